@@ -11,12 +11,12 @@
     prove/     proves that the grading is good: `python -m labkit.prove`
 
 What a lab's files import is here, in waste.py and in kernels/strays.py, and nothing else: `todo` in a stub; `concept`,
-`cases`, `raises`, `check`, `walk`, `search`, `some`, `scaled`, `processor_seconds` and the worlds to walk in, in its
-tests. The same tests run under pytest on disk and under labkit's small runner in a page of the book, so this module and
-what it imports need the standard library only.
+`cases`, `raises`, `check`, `walk`, `search`, `some`, `scaled`, `far`, `processor_seconds` and the worlds to walk in, in
+its tests. The same tests run under pytest on disk and under labkit's small runner in a page of the book, so this module
+and what it imports need the standard library only.
 """
 
-from labkit.testing.search import attempt, processor_seconds, scaled, search, some, walk
+from labkit.testing.search import attempt, far, processor_seconds, scaled, search, some, walk
 from labkit.testing.words import Check, LabFailure, LabTodo, cases, check, concept, raises, todo
 from labkit.testing.worlds import Options, make_scheduler, plan_world, play_world
 
@@ -29,6 +29,7 @@ __all__ = [
     "cases",
     "check",
     "concept",
+    "far",
     "make_scheduler",
     "plan_world",
     "play_world",

@@ -71,8 +71,6 @@ class KVCacheManager:
             raise InvalidParameterError(
                 f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}"
             )
-        # slots behind the scheduled ones, set by who has a draft model
-        self.num_lookahead_tokens = 0
         if pool is None:
             pool = BlockPool(num_blocks)
         else:
@@ -134,13 +132,6 @@ class KVCacheManager:
         return (
             tuple(block.block_id for block in self._tables.get(request_id, ())[num_known[0] :]),
         )
-
-    def num_slots(self, request: Request, num_tokens: int) -> int:
-        """How many slots the first num_tokens tokens take and the lookahead behind them, which is
-        cut at the limits.
-        """
-        limit = request.at_most(self.max_tokens_alone())
-        return max(num_tokens, min(num_tokens + self.num_lookahead_tokens, limit))
 
     def get_computed_blocks(self, request: Request) -> tuple[list[KVCacheBlock], int]:
         """Find the longest cached prefix: its blocks and how many tokens they hold.
@@ -207,12 +198,11 @@ class KVCacheManager:
             )
             num_computed = len(computed_blocks) * block_size
         num_tokens = num_computed + num_new_tokens
-        num_slots = self.num_slots(request, num_tokens) if self.num_lookahead_tokens else num_tokens
         new_blocks: list[KVCacheBlock] = []
         # else the slots are there already
-        if num_slots > len(self._tables.get(request.request_id, ())) * block_size:
+        if num_tokens > len(self._tables.get(request.request_id, ())) * block_size:
             pool = self.block_pool
-            num_needed = self.num_blocks_needed(request, num_slots, computed_blocks)
+            num_needed = self.num_blocks_needed(request, num_tokens, computed_blocks)
             num_free = pool.num_free_blocks
             if num_needed > num_free:
                 return None

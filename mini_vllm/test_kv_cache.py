@@ -818,30 +818,6 @@ def test_a_request_that_leaves_takes_what_it_has_not_published_along() -> None:
     assert cached(kv, request) == [True, True, True, False]
 
 
-def test_lookahead_slots_are_allocated_and_not_published() -> None:
-    kv, request = make_manager(num_blocks=5), make_request("a", range(8))
-    kv.num_lookahead_tokens = 3
-    assert len(compute(kv, request, 4)) == 2
-    assert cached(kv, request) == [True, False]
-    assert kv.allocate_slots(request, 4) is not None
-    assert cached(kv, request) == [True, True, False]
-
-
-def test_lookahead_ends_where_the_request_or_the_pool_does() -> None:
-    kv = make_manager(num_blocks=5)
-    kv.num_lookahead_tokens = 5
-    assert [kv.num_slots(make_request("a", [1], max_model_len=9), n) for n in (1, 4, 7, 9, 10)] == [
-        6,
-        9,
-        9,
-        9,
-        10,
-    ]
-    assert [kv.num_slots(make_request("a", [1]), n) for n in (1, 11, 14, 16)] == [6, 16, 16, 16]
-    request = make_request("a", range(16))
-    assert len(compute(kv, request)) == 4
-
-
 def test_groups_in_one_pool_share_blocks_and_no_names() -> None:
     pool = BlockPool(11)
     first, second = (make_manager(pool=pool, group=group) for group in (0, 1))

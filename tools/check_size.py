@@ -37,6 +37,7 @@ MAX_TOKENS = {
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_500,
+    "structured/sandbox": 1_500,
     "frontend": 11_250,
     "frontend/tool_calls": 5_250,
     "serving": 13_000,

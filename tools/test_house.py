@@ -51,7 +51,6 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
     "spec_decode": {
         "drafts": "a scheduler fills its own output",
         "num_computed_tokens": "a scheduler owns the counters of its requests",
-        "num_lookahead_tokens": "the manager is told once, before the first step",
         "output_token_ids": "drafts are tokens for the time of one call",
     },
     "structured": {

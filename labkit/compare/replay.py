@@ -7,7 +7,7 @@ watches each replay for stale reads. Labs, tests and tools use this module.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
@@ -23,6 +23,7 @@ from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
 from mini_vllm.scheduler_interface import Step
+from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
 from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
@@ -222,7 +223,7 @@ class RecordedGrammars:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class EagleKVCacheManager(KVCacheManager):
+class EagleKVCacheManager(LookaheadManager):
     """The prefix cache of a target whose draft head reads the target's own hidden states (EAGLE).
 
     The head's K and V at a place depend on the token behind it, so a block is known by one token more than it holds;
@@ -254,6 +255,18 @@ class EagleKVCacheManager(KVCacheManager):
             token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size + 1])
             hashes.append(self._hash_block(parent, token_ids, None if hashes else request.cache_salt))
         return hashes
+
+
+class EagleScheduler(SpeculativeScheduler):
+    """Publishes after each step, since a block has a name when the token behind it is known."""
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        finished = super().update_from_output(output, sampled_token_ids)
+        for request in self.running:
+            self.kv_cache_manager.cache_blocks(request)
+        return finished
 
 
 class ReplayRecorder(TraceRecorder):
@@ -294,9 +307,10 @@ class ReplayRun(ScenarioRun):
         if (spec := trace["config"].get("spec")) is not None:
             named = {"speculative": spec["method"], "num_speculative_tokens": spec["k"]}
             scenario = trace | {"config": trace["config"] | named | {"eagle_block_drop": spec["eagle_block_drop"]}}
-            classes["scheduler_cls"] = classes.get("scheduler_cls") or SpeculativeScheduler
-            if spec["method"] == "eagle":
-                classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or EagleKVCacheManager
+            scheduler_cls = EagleScheduler if spec["method"] == "eagle" else SpeculativeScheduler
+            classes["scheduler_cls"] = classes.get("scheduler_cls") or scheduler_cls
+            manager_cls = EagleKVCacheManager if spec["method"] == "eagle" else LookaheadManager
+            classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or manager_cls
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None

@@ -99,10 +99,13 @@ def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[s
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "mine.c")
         source.write_text(HEADER + order["source"], encoding="utf-8")
+        before = address_space()
         try:
             function = c_compiler.load_library(source).decode
         except (c_compiler.CannotBuildError, AttributeError) as error:
             return {"refused": str(error)}, b""
+    if address_space() - before > MEMORY:
+        return {"static": address_space() - before}, b""
     arrays = {name: Array(content, is_constant=name != "output") for name, content in contents.items()}
     call = Call(**{name: array.address for name, array in arrays.items()}, **order["sizes"], scale=order["scale"])
     block = 4 * math.prod(order["sizes"][name] for name in ("num_kv_heads", "block_size", "head_dim"))
@@ -127,13 +130,20 @@ def seconds_of(call: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def address_space() -> int:
+    """The bytes that this process has mapped; 0 where the system does not say."""
+    with suppress(FileNotFoundError):
+        return PAGE * int(Path("/proc/self/statm").read_text().split()[0])
+    return 0
+
+
 def limit(seconds: int) -> None:
     """Bounds for the calls; that of the memory where the system says how much there is. seconds: of the processor."""
     import resource
 
-    with suppress(FileNotFoundError, AttributeError):
+    with suppress(AttributeError):
         ctypes.CDLL(None).malloc_trim(0)  # what this process has freed is not the kernel's
-        num_bytes = PAGE * int(Path("/proc/self/statm").read_text().split()[0])
+    if num_bytes := address_space():
         resource.setrlimit(resource.RLIMIT_AS, (num_bytes + MEMORY, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for what, most in (

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
-from labkit.kernels.c_process import SECONDS
+from labkit.kernels.c_process import MEMORY, SECONDS, STACK
 from labkit.labs.catalog import ROOT
 from labkit.testing.words import LabFailure
 
@@ -120,6 +120,9 @@ def order(
     answer, output = call(json.dumps(told).encode() + b"\n" + b"".join(contents.values()), state)
     if "refused" in answer:
         raise LabFailure("the C text", "it compiles, and has a function decode", why_refused(answer["refused"]))
+    if "static" in answer:
+        most, got = (f"{size / 2**20:.0f} MiB" for size in (MEMORY - STACK, answer["static"]))
+        raise LabFailure("the memory of static arrays in the C text", f"at most {most}", got)
     if "changed" in answer:
         raise LabFailure("what is written beside the output", "nothing", answer["changed"], state)
     return answer, output

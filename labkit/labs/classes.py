@@ -17,10 +17,12 @@ from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
+from textwrap import dedent
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 from labkit.labs.catalog import LabkitError
+from labkit.labs.source import attributes_given
 from mini_vllm.policies.registry import SCHEDULERS, SWAPPING
 
 NOTHING = object()  # stands for an attribute that is not there
@@ -89,17 +91,22 @@ class OwnClass:
 
 def heirs_of(reference: type) -> Iterator[type]:
     """The engine's subclasses whose __init__ was made of their fields, and so does not call that of the class above."""
+    for each in heirs(reference):
+        if is_dataclass(each) and "__init__" in vars(each) and "__init__" not in names_in(each):
+            yield each
+
+
+def heirs(cls: type) -> Iterator[type]:
+    """All of the engine's subclasses."""
     for path in (*SCHEDULERS.values(), SWAPPING, SPECULATING):
         resolve_name(path)
-    yield from heirs_loaded(reference)
+    yield from heirs_loaded(cls)
 
 
 def heirs_loaded(cls: type) -> Iterator[type]:
     each: type
     for each in cls.__subclasses__():
-        made = vars(each).get("__init__")
-        if is_dataclass(each) and made is not None and made.__code__.co_filename == "<string>":
-            yield each
+        yield each
         yield from heirs_loaded(each)
 
 
@@ -210,26 +217,53 @@ class Several:
         return bound(value, instance, cls)
 
 
-def give_helpers_names_of_their_own(module: ModuleType, own: OwnClass, slots: Collection[str], ending: str) -> None:
-    """Rename a method that has a name of the reference's by accident: it is no slot, and is called in another way.
+def names_of_their_own(tree: ast.Module, own: OwnClass, slots: Collection[str]) -> set[str]:
+    """What a class of the file has for itself, and what has a name of the engine's by accident.
 
-    Under the reference's name the engine would call it, or a subclass of the engine's would be called in its place.
+    Under the engine's name a helper would be called by the engine, or a subclass of the engine's would be called in its
+    place; an attribute would be overwritten, also by the file of another lab that has one of the same name.
     """
-    new = {}
+    known = {name for each in own.reference.__mro__ for name in names_in(each)} | set(slots)
+    of_heirs = {name for heir in heirs(own.reference) for name in names_in(heir)} - known
+    found = set()
     for name, value in own.attributes.items():
         theirs = inspect.getattr_static(own.reference, name, None)
-        is_method = inspect.isfunction(value) and inspect.isfunction(theirs) and not name.startswith("__")
-        if name in slots or not is_method:
-            continue
-        if not accepts(call_of(value, is_method=True), call_of(theirs, is_method=True)):
-            new[name] = f"{name}_{ending}"
-    if new:
-        values = [*own.attributes.values(), *vars(module).values()]
-        plain = [getattr(value, "__func__", getattr(value, "fget", value)) for value in values]
-        for function in filter(inspect.isfunction, plain):
-            if function.__module__ == module.__name__:
-                function.__code__ = renamed(function.__code__, new)
-        own.attributes = {new.get(name, name): value for name, value in own.attributes.items()}
+        if name in of_heirs:
+            found |= {name} if is_selfs_alone(tree, name) else set()
+        elif name not in slots and not name.startswith("__") and all(map(inspect.isfunction, (value, theirs))):
+            is_the_same = accepts(call_of(value, is_method=True), call_of(theirs, is_method=True))
+            found |= set() if is_the_same else {name}
+    names = {each.__name__ for each in own.own}
+    bodies = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name in names]
+    given = {name for body in bodies for name in attributes_given(body)} - known - own.attributes.keys()
+    private = {name for name in given if name.startswith("_") and not name.startswith("__")}
+    return found | {name for name in given & of_heirs | private if is_selfs_alone(tree, name)}
+
+
+def is_selfs_alone(tree: ast.Module, name: str) -> bool:
+    """Whether the file has a name for an attribute or a method of self, and for nothing else."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            is_anothers = node.attr == name and not (isinstance(node.value, ast.Name) and node.value.id == "self")
+        else:
+            roles = () if isinstance(node, ast.FunctionDef) else ("id", "arg", "name", "asname", "value")
+            is_anothers = name in (getattr(node, role, None) for role in roles)
+        if is_anothers:
+            return False
+    return True
+
+
+@cache
+def names_in(cls: type) -> frozenset[str]:
+    """The names that a class has in its text, and those of attributes that its methods give."""
+    try:
+        [body] = ast.parse(dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError):  # made by Python itself, or while the engine runs
+        return frozenset(() if cls.__module__.startswith("mini_vllm") else dir(cls))
+    assert isinstance(body, ast.ClassDef)
+    own = {node.name for node in body.body if isinstance(node, ast.FunctionDef)}
+    own |= {node.id for each in body.body for node in ast.walk(each) if isinstance(node, ast.Name)} - {"self"}
+    return frozenset(own | attributes_given(body))
 
 
 def renamed(code: CodeType, new: Mapping[str, str]) -> CodeType:

@@ -12,7 +12,7 @@ import inspect
 import itertools
 import sys
 import traceback
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
 from pathlib import Path
@@ -28,9 +28,10 @@ from labkit.labs.classes import (
     Several,
     accepts,
     call_of,
-    give_helpers_names_of_their_own,
     heirs_of,
+    names_of_their_own,
     rename,
+    renamed,
 )
 from labkit.labs.taken import find_borrowed, refuse_reaching
 from labkit.testing.words import LabTodo
@@ -69,19 +70,28 @@ class Part:
                 refuse_reaching(tree, file, lab)
         self.unwritten = source.unwritten(tree)
         self._given = source.attributes_given(tree)
-        self.module = load_in_time(file, text) if is_learners else load(file, text)
-        self.refuse_borrowing()
-        self.classes = {
-            owner: self._own_class(owner, tree) for owner in dict.fromkeys(map(owner_of, lab.slots)) if owner[1]
-        }
+        self._load(tree, text)
+        if own := self._names_of_their_own(tree):
+            self._load(tree, text, {name: f"{name} of lab {lab.id}" for name in own})
         self.replacements = [(slot, self._take(slot)) for slot in lab.slots]
-        for owner, own in self.classes.items():
-            slots = {slot.name for slot in lab.slots if owner_of(slot) == owner}
-            give_helpers_names_of_their_own(self.module, own, slots, f"of_lab_{lab.id.replace('.', '_')}")
         rename(self.module, list(self.classes.values()))
         self.tests = tests_of(file, vars(self.module)) if lab.is_break_it else {}
         self.text = (source.read(file) if text is None else text) if self.tests else ""
         self.runs: dict[Any, Any] = {}  # what labkit.grade.breaking remembers of these tests
+
+    def _load(self, tree: ast.Module, text: str | None, new: Mapping[str, str] | None = None) -> None:
+        """Run the file, with other names for some attributes, and take its classes apart."""
+        self.module = load_in_time(self.file, text, new) if self.is_learners else load(self.file, text, new)
+        self.refuse_borrowing()
+        owners = dict.fromkeys(owner_of(slot) for slot in self.lab.slots if slot.owner)
+        self.classes = {owner: self._own_class(owner, tree) for owner in owners}
+
+    def _names_of_their_own(self, tree: ast.Module) -> set[str]:
+        found: set[str] = set()
+        for owner, own in self.classes.items():
+            slots = {slot.name for slot in self.lab.slots if owner_of(slot) == owner}
+            found |= names_of_their_own(tree, own, slots)
+        return found
 
     def _own_class(self, owner: tuple[str, str], tree: ast.Module) -> OwnClass:
         """The class of the file that is named as the reference's, taken apart."""
@@ -144,11 +154,11 @@ def tests_of(file: Path, names: dict[str, Any]) -> dict[str, Callable[[Any], Non
     return tests
 
 
-def load_in_time(file: Path, text: str | None) -> ModuleType:
+def load_in_time(file: Path, text: str | None, new: Mapping[str, str] | None = None) -> ModuleType:
     """Run a learner's file, which may hang or end the program. Errors: LabkitError."""
     try:
         with watchdog(file=file):
-            return load(file, text)
+            return load(file, text, new)
     except LabHang as hang:
         raise LabkitError(
             f"{hang.where or file.name}\nThe file does not come to its end; it was at this line."
@@ -157,8 +167,11 @@ def load_in_time(file: Path, text: str | None) -> ModuleType:
         raise LabkitError(f"{file.name} ends the program (SystemExit: {end.code}) where it is loaded.") from None
 
 
-def load(file: Path, text: str | None = None) -> ModuleType:
-    """Run a file, or `text` in its place, as a module that nothing else imports. Errors: LabkitError if it raises."""
+def load(file: Path, text: str | None = None, new: Mapping[str, str] | None = None) -> ModuleType:
+    """Run a file, or `text` in its place, as a module that nothing else imports. Errors: LabkitError if it raises.
+
+    new: other names for some of its attributes.
+    """
     name = f"labkit_part_{next(_numbers)}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
@@ -166,10 +179,11 @@ def load(file: Path, text: str | None = None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module  # dataclasses and pickling look their module up there
     try:
-        if text is None:
+        if text is None and not new:
             spec.loader.exec_module(module)
         else:
-            exec(compiled(text, file), vars(module))
+            code = compiled(source.read(file) if text is None else text, file)
+            exec(renamed(code, new) if new else code, vars(module))
     except Exception as error:
         del sys.modules[name]
         lines = [entry.lineno for entry in traceback.extract_tb(error.__traceback__) if Path(entry.filename) == file]
@@ -200,7 +214,14 @@ def compare_signatures(file: Path, slot: Slot, mine: Any, reference: Any, given:
     """
     pairs = [(slot.qualname, mine, reference)]
     if isinstance(reference, type):
-        names = [name for name, value in vars(reference).items() if callable(value) and not source.is_private(name)]
+        names = [
+            name
+            for name, value in vars(reference).items()
+            if callable(value)
+            and not source.is_private(name)
+            and getattr(object, name, None)
+            is not getattr(mine, name, NOTHING)  # such as equality, which no contract has
+        ]
         pairs = [
             (f"{slot.qualname}.{name}", inspect.getattr_static(mine, name, None), vars(reference)[name])
             for name in names

@@ -320,8 +320,8 @@ def unwritten(tree: ast.Module) -> set[str]:
     return found
 
 
-def attributes_given(tree: ast.Module) -> set[str]:
-    """The attributes that the file assigns to objects: `self.mask = ...`."""
+def attributes_given(tree: ast.AST) -> set[str]:
+    """The attributes that a file, or a part of it, assigns to objects: `self.mask = ...`."""
     return {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)}
 
 

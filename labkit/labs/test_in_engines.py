@@ -12,11 +12,12 @@ from labkit.labs import source
 from labkit.labs.catalog import C_COMPILER, find_lab, labs
 from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import other_ways
+from labkit.labs.together import why_it_stopped
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.test_recovery import ShadowExecutor, final
-from mini_vllm.errors import InvalidParameterError
 from mini_vllm.params import SamplingParams, StructuredOutputs
+from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.step import SampledToken, SamplingRow
 
 pytest.importorskip("torch", reason="the runner's batch is of torch")
@@ -58,12 +59,12 @@ def outputs_of_the_model(options: dict[str, Any], num_requests: int) -> Any:
 
 
 def outputs(engine: LLMEngine, num_requests: int, structured: StructuredOutputs | None = None) -> Any:
-    rng = random.Random(7)
+    rng, has_tenants = random.Random(7), isinstance(engine.scheduler, TenantScheduler)
     shared = [rng.randrange(300) for _ in range(9)]
     for i in range(num_requests):
         prompt = [*shared[: rng.choice((0, 4, 9))], *(rng.randrange(300) for _ in range(rng.randint(1, 14)))]
         params = SamplingParams(temperature=0, max_tokens=rng.randint(4, 18), ignore_eos=True, structured=structured)
-        engine.add_request(str(i), prompt, params)
+        engine.add_request(str(i), prompt, params, cache_salt=f"{i % 2}/" if has_tenants else None)
     return {name: output.outputs[0].token_ids for name, output in final(engine).items()}
 
 
@@ -72,9 +73,14 @@ GRAFTABLE = [
 ]  # that of 01.9 has a process of its own
 EVERY = [(lab.id, name) for lab in GRAFTABLE for name in ("reference", *other_ways(lab))]
 ANSWERS = [(lab_id, name) for lab_id, name in EVERY if not find_lab(lab_id).needs]
-NEED_NO_LOOKAHEAD = {  # right answers that give a draft model no slots of its own, which their contracts do not ask for
-    *[("02.4", way) for way in other_ways(find_lab("02.4"))],
-    ("03.2", "full"),
+NEED_V1S_QUEUE = {  # right answers of 03 that use more of a deque than tenants' queue has, or count on V1's victim
+    ("03.2", "a_planner"),
+    ("03.3", "a_new_queue"),
+    ("03.3", "with_a_diary"),
+    ("03.5", "a_key_for_each_policy"),
+    ("03.5", "a_key_that_compares_itself"),
+    ("03.5", "walk_from_the_back"),
+    ("03.13", "by_index"),
 }
 KERNELS = ("01.4", "01.5")  # the interpreter takes seconds for a few tokens
 QUICK = [*random.Random(3).sample(ANSWERS, 4), ("03.1", "outline"), ("03.2", "class_constant_and_isinstance")]
@@ -104,6 +110,21 @@ def test_a_right_answer_stands_in_every_engine(lab_id: str, name: str, expected:
             assert outputs_of(options) == expected[engine], engine
 
 
+@pytest.mark.parametrize(
+    ("lab_id", "name"),
+    [
+        pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow)
+        for each in ANSWERS
+        if each[0].startswith("03.") and each not in NEED_V1S_QUEUE
+    ],
+)
+def test_a_right_answer_stands_between_tenants(lab_id: str, name: str, tmp_path: Path) -> None:
+    options = {"scheduler": "tenants"}
+    expected = outputs_of(options)
+    with grafted([part_of(lab_id, name, tmp_path)]):
+        assert outputs_of(options) == expected
+
+
 @cache
 def expected_of_the_model(engine: str, backend: str, num_requests: int) -> Any:
     return outputs_of_the_model(ALL[engine] | {"attention_backend": backend}, num_requests)
@@ -119,23 +140,42 @@ def test_a_right_answer_stands_under_a_model(lab_id: str, name: str, tmp_path: P
     for engine in engines:
         expected = expected_of_the_model(engine, backend, n)
         with grafted([part]):
-            if engine == "05.3" and (lab_id, name) in NEED_NO_LOOKAHEAD:
-                with pytest.raises(InvalidParameterError, match="blocks have room for"):
-                    outputs_of_the_model(ALL[engine] | {"attention_backend": backend}, n)
-            else:
-                assert outputs_of_the_model(ALL[engine] | {"attention_backend": backend}, n) == expected, engine
+            assert outputs_of_the_model(ALL[engine] | {"attention_backend": backend}, n) == expected, engine
+
+
+def draw_a_mix(rng: random.Random) -> dict[str, str]:
+    """A right answer of each lab."""
+    by_lab: dict[str, list[str]] = {}
+    for lab_id, name in ANSWERS:
+        by_lab.setdefault(lab_id, []).append(name)
+    return {lab_id: rng.choice(names) for lab_id, names in by_lab.items()}
 
 
 @pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in range(40)])
 def test_a_mix_of_right_answers_stands_in_every_engine(seed: int, expected: Any, tmp_path: Path) -> None:
-    rng = random.Random(1000 + seed)
-    by_lab: dict[str, list[str]] = {}
-    for lab_id, name in ANSWERS:
-        by_lab.setdefault(lab_id, []).append(name)
-    mix = {lab_id: rng.choice(names) for lab_id, names in by_lab.items()}
+    mix = draw_a_mix(random.Random(1000 + seed))
     with grafted([part_of(lab_id, name, tmp_path) for lab_id, name in mix.items()]):
         for engine, options in OPTIONS.items():
             assert outputs_of(options) == expected[engine], (engine, mix)
+
+
+def stop(*arguments: Any, **named: Any) -> Any:
+    raise KeyError("no such thing")
+
+
+@pytest.mark.parametrize("seed", [pytest.param(seed, marks=pytest.mark.slow if seed else ()) for seed in range(10)])
+def test_the_part_that_stops_a_mix_is_named(seed: int, tmp_path: Path) -> None:
+    rng = random.Random(2000 + seed)
+    lab_id, engine = rng.choice([("02.2", "03.8"), ("02.4", "05"), ("03.2", "05"), ("03.4", "03.10"), ("05.4", "05")])
+    parts = [part_of(each, name, tmp_path) for each, name in draw_a_mix(rng).items() if each not in ("03.13",)]
+    [broken] = [part for part in parts if part.lab.id == lab_id]
+    for own in broken.classes.values():
+        own.attributes |= dict.fromkeys(own.answer & own.attributes.keys(), stop)
+    with grafted(parts):
+        with pytest.raises(KeyError) as error:
+            outputs_of(OPTIONS[engine])
+        said = why_it_stopped(error.value, parts, lambda: outputs_of(OPTIONS[engine]))
+    assert f"With the reference's in place of yours of {lab_id} it runs to its end." in said
 
 
 def test_the_engines_meet_what_they_are_for(expected: Any) -> None:

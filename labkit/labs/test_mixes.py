@@ -302,7 +302,7 @@ def test_lab_run_of_phase_05_shows_what_drafts_pay(run: Callable[..., str]) -> N
     assert "[ prompt.]~ Prefi~ Many" in said
     for name in ("NgramProposer of 05.1", "accept of 05.2", "_take_in_accepted of 05.4", "_preempt of 05.4", "Pace of"):
         assert name in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
-    assert "Yours, not called in it: update_draft_token_ids of 05.4.\n" in said
+    assert "Yours, not called in it: num_slots of 05.4, update_draft_token_ids of 05.4.\n" in said
     code, compared = source.render_solution(find_lab("05.2")), "before[-1].token_id != step.token_ids[row]"
     assert compared in code
     said = run(solved("05.1") | {"05.2": code.replace(compared, "False")}, "05")

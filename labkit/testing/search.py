@@ -19,6 +19,7 @@ same in every run: the seed of the n-th is n.
 """
 
 import gc
+import os
 import random
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -66,6 +67,16 @@ def some(cases: Sequence[Case], least: int = 1) -> Sequence[Case]:
 def scaled(size: int, least: int = 1) -> int:
     """A size: the whole of it for a grade, less for `lab watch`, but at least `least`."""
     return min(size, max(least, round(size * _share)))
+
+
+def far(size: int, most: int | None = None) -> int:
+    """A size beyond any that an answer may have been made for: `size`, and at night any from there to `most`.
+
+    A bound of an answer that is just above the sizes of the tests is then found one night, and no day gets longer.
+    most: twice the size, if it is not given.
+    """
+    largest = 2 * size if most is None else most
+    return random.SystemRandom().randint(size, largest) if os.environ.get("NIGHTLY") else size
 
 
 def processor_seconds(work: Callable[[], object]) -> float:

@@ -9,6 +9,7 @@ import pytest
 from labkit.grade.messages import clip_both
 from labkit.labs.catalog import labs
 from labkit.prove.laws import says_nothing
+from labkit.testing.search import far
 from labkit.testing.words import LabFailure, check, where_they_differ
 
 FILES = [file for lab in labs() for file in lab.folder.glob("test_*.py")]
@@ -91,6 +92,14 @@ def test_no_lab_compares_numbers_to_yes() -> None:
         for node in ast.walk(call.args[1]):
             if isinstance(node, ast.Compare):
                 assert all(isinstance(each, ast.Is | ast.IsNot) for each in node.ops), where
+
+
+def test_a_far_size_is_drawn_at_night(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NIGHTLY", "")
+    assert {far(5, 9) for _ in range(99)} == {5}
+    monkeypatch.setenv("NIGHTLY", "1")
+    sizes = {far(5, 9) for _ in range(999)}
+    assert sizes == {5, 6, 7, 8, 9}
 
 
 def test_the_proof_refuses_a_message_that_shows_no_difference() -> None:

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from mini_vllm.cli.common import console, option
+from mini_vllm.cli.common import KEY_VARIABLES, console, option
 from mini_vllm.cli.exits import legible
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.load import metrics
@@ -31,7 +31,7 @@ from mini_vllm.load.workload import (
 from mini_vllm.observe.files import check_text, printable, write_file
 
 if TYPE_CHECKING:
-    from mini_vllm.load.client import Api
+    from mini_vllm.load.client import Api, Client
 
 ENDPOINTS = ("completions", "chat")
 MAX_PROMPTS = 100_000
@@ -123,7 +123,8 @@ def bench_serve(
     ignore_eos: bool = option(False, "Go on to --output-len.", "--ignore-eos"),
     goodput: list[str] | None = option(None, 'Limits in ms: "ttft:200 tpot:50 e2el:2000".'),
     timeout: float = option(600.0, "Seconds after which a request has failed."),
-    api_key: str | None = option(None, "The server's key."),
+    wait: float = option(0.0, "Most seconds to wait for a server that loads.", min=0),
+    api_key: str | None = option(None, "The server's key.", envvar=KEY_VARIABLES),
     out: Path | None = option(None, "Write the result here, as JSON.", dir_okay=False),
     plot: Path | None = option(None, "Draw the run here, as PNG.", dir_okay=False),
 ) -> None:
@@ -146,8 +147,13 @@ def bench_serve(
     test = LoadTest(
         requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency
     )
+
+    async def run(advance: Callable[[], object]) -> Any:
+        await wait_for(client, wait)
+        return await measure(client, test, advance)
+
     with progress(len(requests)) as advance:
-        ready, records, duration = asyncio.run(measure(client, test, advance))
+        ready, records, duration = asyncio.run(run(advance))
     result = {
         **about_run(ready.api, client.base_url, max_concurrency, limits),
         **arrivals.about(),
@@ -163,6 +169,19 @@ def bench_serve(
         plot_run(plot, records, result)
     if not result["completed"]:
         raise typer.Exit(1)
+
+
+async def wait_for(
+    client: "Client", seconds: float, sleep: Callable[[float], Any] = asyncio.sleep
+) -> None:
+    """Ask /health every half second, until the server is there and does not load."""
+    from mini_vllm.load.client import HTTP_ERRORS
+
+    for _ in range(math.ceil(2 * seconds)):
+        with suppress(*HTTP_ERRORS):
+            if (await client.ask("GET", "/health")).status != 503:
+                return
+        await sleep(0.5)
 
 
 def about_run(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from mini_vllm import __version__
 from mini_vllm.cli import (
@@ -39,6 +39,21 @@ class Commands(TyperGroup):
         return super().resolve_command(ctx, [two, *args[2:]] if two in self.commands else args)
 
 
+class Command(TyperCommand):
+    """A command whose help has its options in groups."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            kind = f"{parameter.param_type_name.capitalize()}s"
+            group = getattr(parameter, "rich_help_panel", None) or kind
+            if (record := parameter.get_help_record(ctx)) is not None:
+                groups.setdefault(group, []).append(record)
+        for group in sorted(groups, key="Options".__eq__):  # what is in no other comes last
+            with formatter.section(group):
+                formatter.write_dl(groups[group])
+
+
 app = typer.Typer(
     cls=Commands,
     name="mini-vllm",
@@ -51,7 +66,7 @@ app = typer.Typer(
 )
 for module in (demo, generate, chat, serve, bench, bench_serve, trace, simulate, calibrate, doctor):
     name = module.__name__.rpartition(".")[2]
-    app.command(name.replace("_", " "))(command(getattr(module, name)))
+    app.command(name.replace("_", " "), cls=Command)(command(getattr(module, name)))
 
 
 def _show_version(wanted: bool) -> None:

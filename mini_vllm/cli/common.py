@@ -69,6 +69,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
 }
 # options that are text, and may name a file in any encoding
 PATHS = ("model", "draft_model", "calibration")
+KEY_VARIABLES = ["MINI_VLLM_API_KEY", "VLLM_API_KEY"]  # of the environment, which `ps` hides
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 
 
@@ -76,7 +77,8 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Make a function a command: it gets --debug, which exits.py looks for, and its texts are known
     to be text.
 
-    A parameter that is a dataclass becomes an option for each of its fields. If the function takes
+    A parameter that is a dataclass becomes an option for each of its fields, and they are a group
+    of the help by its name. If the function takes
     `config`, the command gets the engine's options and the function a valid EngineConfig; if it
     takes `sampling`, the sampling options and a dictionary of those that were given.
     """
@@ -89,15 +91,15 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     parameters: list[Parameter] = []
     for name, parameter in own.items():
         if name in groups:
-            parameters += signature(groups[name]).parameters.values()
+            parameters += _options_of(groups[name])
         elif name not in ("config", "sampling"):
             parameters.append(parameter)
     if "sampling" in own:
-        parameters += _options(SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS))
+        none_given = dict.fromkeys(SAMPLING_OPTIONS)
+        parameters += _options(SamplingParams, SAMPLING_OPTIONS, none_given, "Sampling")
     if "config" in own:
-        parameters += _options(
-            EngineConfig, ENGINE_OPTIONS, {"model": "tiny", "enable_prefix_caching": False}
-        )
+        defaults = {"model": "tiny", "enable_prefix_caching": False}
+        parameters += _options(EngineConfig, ENGINE_OPTIONS, defaults, "Engine")
     parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 
@@ -141,22 +143,31 @@ def option(default: Any, help: str, *flags: str, **limits: Any) -> Any:
     return typer.Option(default, *flags, help=help, **limits)
 
 
-def _options(owner: type, texts: dict[str, str], defaults: dict[str, Any]) -> list[Parameter]:
+def _options(
+    owner: type, texts: dict[str, str], defaults: dict[str, Any], group: str
+) -> list[Parameter]:
     """Options for fields of a dataclass, with its types, and its defaults where none is given
     here.
     """
     known = {field.name: field for field in fields(owner)}
     return [
-        _option(name, known[name].type, defaults.get(name, known[name].default), text)
+        _option(name, known[name].type, defaults.get(name, known[name].default), text, group)
         for name, text in texts.items()
     ]
 
 
-def _option(name: str, kind: Any, default: Any, text: str) -> Parameter:
+def _options_of(group: type) -> list[Parameter]:
+    """The options of a dataclass, as a group of the help."""
+    found = [*signature(group).parameters.values()]
+    for each in found:
+        each.default.rich_help_panel = group.__name__
+    return found
+
+
+def _option(name: str, kind: Any, default: Any, text: str, group: str | None = None) -> Parameter:
     flag = "--" + name.replace("enable_", "no_").replace("_", "-")
-    return Parameter(
-        name, Parameter.KEYWORD_ONLY, default=option(default, text, flag), annotation=kind
-    )
+    made = option(default, text, flag, rich_help_panel=group)
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=made, annotation=kind)
 
 
 def read_stdin(*, line: bool = False) -> str | None:

@@ -4,50 +4,69 @@ import asyncio
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
 
-from typer import BadParameter, Option
+from typer import BadParameter
 
-from mini_vllm.cli.common import console, option, show_log
+from mini_vllm.cli.common import KEY_VARIABLES, console, option, show_log
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import shown
+from mini_vllm.observe.files import printable, read_text
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answers to no other name
 
 
 @dataclass(frozen=True)
 class Access:
-    """Which clients and pages may ask, and which fields."""
+    """Where clients ask, which of them may, and what the log tells of it."""
 
-    api_key: list[str] | None = option(None, "A key that clients need; may be given again.")
+    host: str = option("127.0.0.1", "The address to listen on.")
+    port: int = option(8000, "The port; 0 is any free one.", min=0, max=65535)
+    served_model_name: str | None = option(None, "The model's name in the API; by default --model.")
+    api_key: list[str] | None = option(
+        None,
+        "A key that clients need; may be given again. `ps` shows it, so prefer the environment, "
+        "or the next option.",
+        envvar=KEY_VARIABLES,
+    )
+    api_key_file: Path | None = option(None, "A file of such keys, one in a line.", dir_okay=False)
     multi_tenant: Path | None = option(
-        None, "A file of tenants: each has a key, its own cache, and a fair share."
+        None,
+        "A file of tenants: each has a key, its own cache, and a fair share.",
     )
     allowed_origin: list[str] | None = option(
-        None, "A page that may call from a browser, such as http://localhost:3000."
+        None,
+        "A page that may call from a browser, such as http://localhost:3000.",
     )
-    strict: bool = option(False, "Refuse requests with fields that are not known here.", "--strict")
+    strict: bool = option(
+        False,
+        "Refuse requests with fields that are not known here.",
+        "--strict",
+    )
+    no_access_log: bool = option(False, "Write no line for each answer.", "--no-access-log")
 
 
-def serve(
-    config: EngineConfig,
-    access: Access,
-    host: Annotated[str, Option(help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, Option(min=0, max=65535, help="The port; 0 is any free one.")] = 8000,
-    served_model_name: Annotated[str | None, Option(help="The model's name in the API.")] = None,
-    max_queue: Annotated[
-        int, Option(min=1, help="Most choices (of a tenant) that wait for a token.")
-    ] = 1024,
-    queue_timeout: Annotated[
-        float | None, Option(min=0, help="Seconds to a first token or answer.")
-    ] = None,
-    request_timeout: Annotated[
-        float | None, Option(min=0, help="Seconds that a request may take.")
-    ] = None,
-    shutdown_timeout: Annotated[
-        float, Option(min=0, help="Seconds for what is in flight at the end.")
-    ] = 30,
-) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """How long requests wait and run, and how many."""
+
+    max_queue: int = option(1024, "Most choices (of a tenant) that wait for a token.", min=1)
+    queue_timeout: float | None = option(
+        None,
+        "Seconds to a first token or answer; by default no limit.",
+        min=0,
+    )
+    request_timeout: float | None = option(
+        None, "Seconds that a request may take; by default no limit.", min=0
+    )
+    engine_timeout: float = option(
+        60,
+        "Seconds without a word of the engine, until it counts as stuck.",
+        min=1,
+    )
+    shutdown_timeout: float = option(30, "Seconds for what is in flight at the end.", min=0)
+
+
+def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
     from mini_vllm.serving.app import Server
@@ -55,8 +74,11 @@ def serve(
     from mini_vllm.serving.options import ServerOptions
     from mini_vllm.serving.run import run
 
-    name = config.model if served_model_name is None else served_model_name
+    host = access.host
+    name = config.model if access.served_model_name is None else access.served_model_name
     keys, origins = access.api_key or [], access.allowed_origin or []
+    if access.api_key_file is not None:
+        keys = [*keys, *read_keys(access.api_key_file)]
     check_texts(name, keys, origins)
     config, tenants = with_tenants(config, access.multi_tenant)
     options = ServerOptions(
@@ -66,17 +88,24 @@ def serve(
         tuple(origins),
         LOOPBACK if host in LOOPBACK else (),
         access.strict,
-        queue_timeout,
-        request_timeout,
+        not access.no_access_log,
+        limits.queue_timeout,
+        limits.request_timeout,
     )
-    server = Server(AsyncEngine(config, max_queue=max_queue, metrics_name=name), options)
+    engine = AsyncEngine(
+        config,
+        max_queue=limits.max_queue,
+        engine_timeout=limits.engine_timeout,
+        metrics_name=name,
+    )
+    server = Server(engine, options)
 
     asyncio.run(
         run(
             server,
             host=host,
-            port=port,
-            shutdown_timeout=shutdown_timeout,
+            port=access.port,
+            shutdown_timeout=limits.shutdown_timeout,
             on_open=lambda opened: console().print(
                 f"{name} is served at http://{host}:{opened}/v1, Ctrl-C ends it",
                 markup=False,
@@ -84,6 +113,15 @@ def serve(
             ),
         )
     )
+
+
+def read_keys(path: Path) -> list[str]:
+    """The keys of a file. Raises BadParameter if it has none, InvalidParameterError if it cannot
+    be read.
+    """
+    if not (keys := read_text(path, 1 << 20).split()):
+        raise BadParameter(f"--api-key-file has no key: {printable(path)}")
+    return keys
 
 
 def check_texts(name: str, keys: list[str], origins: list[str]) -> None:

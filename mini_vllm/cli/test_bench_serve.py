@@ -1,5 +1,6 @@
 """bench serve: the whole command, against a live server and where there is none."""
 
+import asyncio
 import json
 import re
 import socket
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from mini_vllm.cli import bench_serve
 from mini_vllm.cli.commands import app
 from mini_vllm.load import generator
-from mini_vllm.load.client import Api
+from mini_vllm.load.client import Answer, Api
 from mini_vllm.load.generator import Ready, WordCount
 from mini_vllm.serving.conftest import LiveServer
 
@@ -264,3 +266,27 @@ def test_bench_alone_is_what_it_was() -> None:
     refused = runner.invoke(app, ["bench", "--num-requests", "1", "serve"])
     assert (refused.exit_code, "serve" in refused.output) == (2, True)
     assert re.search(r"^  bench serve ", runner.invoke(app, ["--help"]).output, re.MULTILINE)
+
+
+def test_it_waits_for_a_server_that_loads_and_no_longer_than_asked() -> None:
+    """Nothing listens, then it loads, then it is there; one without /health is there, too."""
+    refused = ConnectionRefusedError()
+    for answers, num_waits in (
+        ([refused, Answer(503, b""), Answer(200, b"")], 2),
+        ([Answer(404, b"")], 0),
+        ([refused] * 10, 4),
+    ):
+        left, waits = iter(answers), []
+
+        class Loading:
+            async def ask(self, method: str, path: str, left: Any = left) -> Answer:
+                assert (method, path) == ("GET", "/health")
+                if isinstance(answer := next(left), Exception):
+                    raise answer
+                return answer
+
+        async def note(seconds: float, waits: list[float] = waits) -> None:
+            waits.append(seconds)
+
+        asyncio.run(bench_serve.wait_for(Loading(), 2.0, note))  # type: ignore[arg-type]
+        assert waits == [0.5] * num_waits

@@ -51,9 +51,8 @@ def _small_kv_cache(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, status: int = 0, **options: Any) -> Any:
-    result = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None}).invoke(
-        app, [*arguments], **options
-    )
+    runner = CliRunner(env={"COLUMNS": "100", "FORCE_COLOR": None})
+    result = runner.invoke(app, [*arguments], **options)
     assert result.exit_code == status, result.output
     return result
 
@@ -73,6 +72,45 @@ def test_help_needs_no_torch() -> None:
 def test_every_command_is_listed_and_has_help(name: str) -> None:
     assert re.search(rf"^  {name} ", run("--help").output, re.MULTILINE)
     assert "--debug" in run(name, "--help").output
+
+
+def test_the_help_of_serve_has_groups_with_defaults() -> None:
+    """The command's own options come first, and what is in no group last."""
+    text = run("serve", "--help").output
+    titles = re.findall(r"^(\w+):$", text, re.MULTILINE)
+    assert titles == ["Access", "Limits", "Engine", "Options"]
+    for title, name, default in (
+        ("Access", "--port", "8000"),
+        ("Limits", "--max-queue", "1024"),
+        ("Engine", "--block-size", "16"),
+    ):
+        group = text.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.search(rf"{name} [^-]*default:\s+{default}", group), group
+
+
+@pytest.mark.parametrize("name", ["MINI_VLLM_API_KEY", "VLLM_API_KEY"])
+def test_keys_come_from_the_environment_or_a_file(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mini_vllm.serving import run as served
+
+    asked: list[tuple[str, ...]] = []
+
+    async def note(server: Any, **options: Any) -> None:
+        asked.append(server.api.options.api_keys)
+
+    monkeypatch.setattr(served, "run", note)
+    run("serve")
+    run("serve", env={name: "one two"})
+    run("serve", env={name: ""})
+    file = tmp_path / "keys"
+    file.write_text("three\n\nfour\n")
+    run("serve", "--api-key-file", str(file), env={name: "one"})
+    run("serve", "--api-key", "five", env={name: "one"})
+    assert asked == [(), ("one", "two"), (), ("one", "three", "four"), ("five",)]
+    file.write_text("\n")
+    assert "has no key" in run("serve", "--api-key-file", str(file), status=2).output
+    run("serve", "--api-key-file", str(tmp_path / "nosuch"), status=2)
 
 
 @pytest.mark.parametrize("name", ["generate", "chat", "bench", "trace"])

@@ -29,6 +29,7 @@ from mini_vllm.policies.registry import (
     options_of,
 )
 from mini_vllm.scheduler_interface import SchedulerInterface
+from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.backends import Vocabulary
 from mini_vllm.structured.compiler import GrammarCompiler
@@ -74,6 +75,8 @@ class CoreFactory:
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
+        if config.speculative == "draft_model":
+            manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
         plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
         self.kv_cache_plan = plan = replace(
@@ -81,7 +84,7 @@ class CoreFactory:
         )
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
-        self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, kv_cache_manager_cls
+        self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
         self._core_cls = core_cls
         self._is_first = True
         # It loads the tokenizer when a request first wants a grammar, and never else.
@@ -117,6 +120,13 @@ class CoreFactory:
         """Give back what the executor and the compiler hold, such as processes."""
         self.executor.shutdown()
         self.grammars.close()
+
+
+def with_lookahead(base: type[KVCacheManager]) -> type[KVCacheManager]:
+    """The KV cache manager `base` with lookahead slots, which super().allocate_slots() gives it."""
+    if issubclass(LookaheadManager, base):
+        return LookaheadManager
+    return type(base.__name__, (base, LookaheadManager), {})
 
 
 def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:

@@ -1,6 +1,7 @@
 """What users of other engines reported, on the bundled model: the right value of each."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,6 @@ import pytest
 pytest.importorskip("torch")
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.errors import RequestRefusedError
 from mini_vllm.models import checkpoint
 
 FOLDER = Path(checkpoint.__file__).parent / "tiny"
@@ -125,12 +125,16 @@ WRONG_SCHEMAS = [
 
 
 @pytest.mark.parametrize("schema", WRONG_SCHEMAS, ids=str)
-def test_what_is_no_schema_is_refused_before_a_step(llm: LLM, schema: dict[str, Any]) -> None:
-    """The front refuses it. In the core its error would end the requests of all callers."""
+def test_what_is_no_schema_ends_its_request_alone(compiling: LLM, schema: dict[str, Any]) -> None:
+    """In the core its error would end the requests of all callers."""
     params = SamplingParams(max_tokens=4, structured={"json": schema})
-    with pytest.raises(RequestRefusedError, match=r"json .* is no schema: .* is wrong"):
-        llm.engine.add_request("a", [20], params)
-    assert not llm.engine.has_unfinished_requests()
+    engine, outputs = compiling.engine, {}
+    engine.add_request("good", [20], replace(GREEDY, max_tokens=2))
+    engine.add_request("bad", [20], params)
+    while engine.has_unfinished_requests():
+        outputs |= {output.request_id: output.outputs[0] for output in engine.step()}
+    assert re.search(r"json .* is no schema: .* is wrong", str(outputs["bad"].error))
+    assert outputs["good"].finish_reason == "length"
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.prompts import check_text
-from mini_vllm.structured.child_process import ChildProcess
+from mini_vllm.structured.sandbox.child_process import ChildProcess
 
 Conversation = Sequence[Mapping[str, Any]]
 

@@ -5,7 +5,6 @@ Called by a Front and by a server, also in a process that has no model: it knows
 is said to it. Source: InputProcessor in vllm/v1/engine/input_processor.py.
 """
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +15,6 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import (
     ChatTemplateError,
     EmptyPromptError,
-    GrammarError,
     InvalidParameterError,
     InvalidPromptError,
     TokenizerMissingError,
@@ -42,7 +40,7 @@ from mini_vllm.models.checkpoint import (
 )
 from mini_vllm.models.config_fields import SAMPLING_FIELDS
 from mini_vllm.params import SamplingParams
-from mini_vllm.structured.schema import check, wrong_in
+from mini_vllm.structured.schema import check_size
 
 Message = Mapping[str, Any]
 
@@ -137,10 +135,7 @@ class InputProcessor:
                     f"{self.model} has no tokenizer: {what} {shown(value)} need one"
                 )
         if params.structured is not None:
-            kind, text = params.structured.key
-            if kind == "json" and (wrong := wrong_in(json.loads(text))):
-                raise GrammarError(f"structured: json {shown(text)} is no schema: {wrong} is wrong")
-            check(params.structured)
+            check_size(params.structured)
         return check_token_ids(request_id, "prompt", token_ids, self.limits.vocab_size)
 
     def tokenize(self, prompt: Prompt, *, add_special_tokens: bool = True) -> list[int]:

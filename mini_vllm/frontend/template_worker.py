@@ -23,7 +23,7 @@ import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from mini_vllm.structured.child_process import limit_memory, questions, send, set_timers
+from mini_vllm.structured.sandbox.child_process import limit_memory, questions, send, set_timers
 
 
 class Generation(jinja2.ext.Extension):

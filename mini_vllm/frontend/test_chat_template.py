@@ -21,7 +21,7 @@ from mini_vllm.errors import (
     UnknownParameterError,
 )
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer, as_conversations, check_messages
-from mini_vllm.structured.child_process import LENGTH
+from mini_vllm.structured.sandbox.child_process import LENGTH
 
 transformers = pytest.importorskip("transformers")
 
@@ -252,7 +252,7 @@ def test_a_process_is_ended_by_the_processors_clock_and_by_the_one_on_the_wall_i
     program = f"""
         import time
         from mini_vllm.frontend import template_worker
-        from mini_vllm.structured import child_process
+        from mini_vllm.structured.sandbox import child_process
         child_process.WALL_TIMES = {wall_times}
         template_worker.answer = lambda *question: {work}
         template_worker.main()

@@ -90,26 +90,25 @@ class NanoVllmKVCacheManager(KVCacheManager):
                 f"nano_vllm must be 'first' or 'newest', got {shown(nano_vllm)}"
             )
         self.block_pool = NanoVllmBlockPool(self.num_blocks, head_first=nano_vllm == FIRST)
-        self.num_lookahead_tokens = int(
-            nano_vllm == NEWEST
-        )  # what lies behind a chunk: num_slots() says how much
         # What the step fills, in its order: the request, its table, and which blocks.
         self._unpublished: dict[str, tuple[Request, list[KVCacheBlock], int, int]] = {}
-
-    def num_slots(self, request: Request, num_tokens: int) -> int:
-        """Slots for all that the request has, though it computes only num_tokens of them."""
-        return max(num_tokens, request.num_tokens)
 
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        """In the first version a decode also wants a free block, needed or not, unless it is
-        alone.
+        """In the first version a decode also wants a free block, needed or not, unless it is alone.
+
+        In the newest a request gets slots for all that it has, though it computes only
+        num_new_tokens of them.
         """
-        is_decode = request.request_id in self._tables and not in_prefill(request)
-        if (
-            self.nano_vllm == FIRST
-            and is_decode
+        start = request.num_computed_tokens + len(computed_blocks) * self.block_size
+        # the step fills the blocks before this one
+        self._end = (start + num_new_tokens) // self.block_size
+        if self.nano_vllm == NEWEST:
+            num_new_tokens = max(num_new_tokens, request.num_tokens - start)
+        elif (
+            request.num_computed_tokens
+            and not in_prefill(request)
             and not self.num_free_blocks
             and len(self._tables) > 1
         ):
@@ -137,8 +136,8 @@ class NanoVllmKVCacheManager(KVCacheManager):
         if self.nano_vllm == FIRST:
             super()._cache_blocks(request, start, end)
         else:
-            table = self._tables[request.request_id]
-            self._unpublished[request.request_id] = request, table, start, end
+            name = request.request_id
+            self._unpublished[name] = request, self._tables[name], start, self._end
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -158,9 +157,9 @@ class NanoVllmScheduler(PrefillFirstScheduler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
-            name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(
-                f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}"
+                f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, "
+                f"got {type(self.kv_cache_manager).__name__}"
             )
 
     def _schedule_running(

@@ -418,8 +418,12 @@ class HeldBlocksAreNeeded(NanoVllmScheduler):
 class BlocksAsChunksGo(NanoVllmKVCacheManager):
     """who is cut gets the blocks of its chunk"""
 
-    def num_slots(self, request: Request, num_tokens: int) -> int:
-        return num_tokens
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
+    ) -> list[KVCacheBlock] | None:
+        num_tokens = request.num_computed_tokens + len(computed_blocks) * self.block_size
+        self._end = (num_tokens + num_new_tokens) // self.block_size
+        return KVCacheManager.allocate_slots(self, request, num_new_tokens, computed_blocks)
 
 
 class DecodesTakeTheLastBlock(NanoVllmKVCacheManager):

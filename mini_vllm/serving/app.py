@@ -6,6 +6,7 @@ Source: vllm/entrypoints/openai/api_server.py.
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 
@@ -18,6 +19,7 @@ from mini_vllm.errors import EngineDeadError
 from mini_vllm.serving.asgi import ON_ERROR, CancelOnDisconnect, with_request_id
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.guard import PUBLIC_PATHS, AllowedOrigins, Guard
+from mini_vllm.serving.log import AccessLine, ThroughputLog
 from mini_vllm.serving.options import ServerOptions
 from mini_vllm.serving.routes import Api
 
@@ -52,12 +54,16 @@ class Server:
             await self.router.lifespan(scope, receive, send)
             return
         assert scope["type"] == "http"
+        send = with_request_id(scope, send)
+        line = AccessLine(scope, time.monotonic) if self.api.options.access_log else None
         num_counted = 0 if scope["path"] in UNCOUNTED_PATHS else 1
         self.num_in_flight += num_counted
         try:
-            await self.router(scope, receive, with_request_id(scope, send))
+            await self.router(scope, receive, line.noting(send) if line else send)
         finally:
             self.num_in_flight -= num_counted
+            if line:
+                line.write()
 
     @asynccontextmanager
     async def _lifespan(self, app: object) -> AsyncGenerator[None]:
@@ -77,3 +83,7 @@ class Server:
             self.api.is_ready = True
             for fact in self.engine.facts:
                 logger.info("%s", fact)
+            throughput = ThroughputLog(self.engine)
+            while True:
+                await asyncio.sleep(throughput.INTERVAL)
+                throughput.write()

@@ -7,11 +7,10 @@ the stream. Source: with_cancellation in vllm/entrypoints/serve/utils/api_utils.
 """
 
 import asyncio
-import logging
 import re
 import secrets
-from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
 import orjson
@@ -22,19 +21,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from mini_vllm.errors import (
-    EngineDeadError,
-    InvalidParameterError,
-    PromptTooLongError,
-    RequestFailedError,
-    RequestRefusedError,
-    TokenIdOutOfRangeError,
-    shown,
-)
-from mini_vllm.serving.async_engine import QueueFullError, QueueTimeoutError, RequestTimeoutError
+from mini_vllm.errors import shown
+from mini_vllm.serving.openai.errors import log_failure, to_api_error
 from mini_vllm.serving.openai.protocol import REQUEST_ID, ApiError
-
-logger = logging.getLogger("mini_vllm")
 
 MAX_BODY_BYTES = 8 << 20
 
@@ -143,55 +132,6 @@ def with_request_id(scope: Scope, send: Send) -> Send:
 # --- errors ---------------------------------------------------------------------------------------
 
 
-# status and code; of the first class that fits
-REFUSALS: dict[type[Exception], tuple[int, str | None]] = {
-    QueueFullError: (429, "queue_full"),
-    RequestTimeoutError: (504, "request_timeout"),
-    QueueTimeoutError: (503, None),
-    EngineDeadError: (503, None),
-    PromptTooLongError: (400, "context_length_exceeded"),
-    InvalidParameterError: (400, None),
-    RequestRefusedError: (400, None),
-    RequestFailedError: (500, None),
-}
-
-
-def to_api_error(error: Exception, param: str | None = None) -> ApiError:
-    """How a client learns of an error. param: the field at fault, unless the error names another
-    one.
-    """
-    if isinstance(error, ApiError):
-        return error
-    status, code = next(
-        (found for kind, found in REFUSALS.items() if isinstance(error, kind)), (None, None)
-    )
-    if status is None:
-        logger.error("a request has failed", exc_info=error)
-        return ApiError(500, "the server has failed at this request")
-    if isinstance(error, InvalidParameterError | TokenIdOutOfRangeError):
-        found = re.search(r": (\w[\w.\[\]]*) ", str(error))
-        # which is the engine's name for what the client has sent
-        if found and found[1] != "prompt":
-            param = found[1]
-    headers = (
-        {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
-    )
-    return ApiError(
-        status, str(error), param=param if status == 400 else None, code=code, headers=headers
-    )
-
-
-@contextmanager
-def refusals(param: str) -> Iterator[None]:
-    """Around what may refuse a request for one of its fields, which the answer then names."""
-    try:
-        yield
-    except ApiError:
-        raise
-    except Exception as error:
-        raise to_api_error(error, param) from error
-
-
 async def on_error(request: HttpRequest, error: Exception) -> Response:
     """The answer to a request that was refused, or at which the server has failed.
 
@@ -200,13 +140,28 @@ async def on_error(request: HttpRequest, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         raise error
     refused = to_api_error(error)
+    log_failure(refused, error, request.scope["request_id"])
     return JsonResponse(refused.body, refused.status, refused.headers)
+
+
+NOT_HERE = {
+    "/v1/(embeddings|rerank|score)|/(v2/rerank|rerank|score|pooling|classify|embed)": ": this "
+    "server makes no vectors and no scores",
+    "/v1/(audio|images|videos|realtime)": ": this server reads and writes text alone",
+    "/v1/(messages|complete)": ": this server does not speak Anthropic's API, but OpenAI's",
+    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning)": ": "
+    "this server keeps nothing between two requests",
+    "/api/": ": this server does not speak Ollama's API, but OpenAI's",
+    "/(chat|completions|models|v1/v1)": ": the base URL of a client ends with one /v1",
+}
 
 
 async def on_no_route(request: HttpRequest, error: HTTPException) -> Response:
     """The answer to a request whose path has no route, or one of another method."""
     path, method = request.scope["path"], request.method
-    refused = ApiError(404, f"{method} {shown(path)}: there is no such path")
+    found = next((why for kind, why in NOT_HERE.items() if re.match(kind, path)), "")
+    here = ", ".join(sorted(route.path for route in request.app.router.routes))
+    refused = ApiError(404, f"{method} {shown(path)} is not here{found}. This server has {here}")
     if error.headers is not None:
         allowed = "POST" if "POST" in error.headers["Allow"] else "GET"  # which has HEAD, too
         refused = ApiError(405, f"{path} takes {allowed}, got {method}", headers={"Allow": allowed})

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
 
 
+BEAT = 1.0  # seconds after which the engine is asked for a word
+
+
 class QueueFullError(MiniVllmError, RuntimeError):
     """So many requests wait already that this one is refused. retry_after: seconds."""
 
@@ -79,7 +82,8 @@ class AsyncEngine:
     """The front of an engine. Wait for start() before any request; close() ends what runs.
 
     in_process: run the engine in a thread and not in a process. max_queue: choices that may wait
-    for their first token. metrics_name: the model's name in the metrics.
+    for their first token. engine_timeout: seconds without a word of the engine, after which it
+    counts as standing still. metrics_name: the model's name in the metrics.
     """
 
     def __init__(
@@ -88,12 +92,15 @@ class AsyncEngine:
         *,
         in_process: bool = False,
         max_queue: int = 1024,
+        engine_timeout: float = 60,
         metrics_name: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self.max_queue = max_queue
+        self.engine_timeout = engine_timeout
         self.clock = clock
+        self._silence = 0.0  # seconds since the engine spoke, in which this front ran
         self.is_dead = False
         self.why_dead = ""
         drafts = (
@@ -139,6 +146,42 @@ class AsyncEngine:
         )
         self._front = Front(processor, self.config.seed, self.clock)
         self.output_processor = self._front.output_processor
+        self.metrics.configured(
+            block_size=self.config.block_size,
+            num_gpu_blocks=ready.num_slots // self.config.block_size,
+            enable_prefix_caching=self.config.enable_prefix_caching,
+        )
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        while not self.is_dead:
+            last = self.clock()
+            await asyncio.sleep(BEAT)
+            self.beat(self.clock() - last)
+
+    def beat(self, seconds: float) -> None:
+        """So many seconds have passed.
+
+        An engine that has spoken meanwhile is asked for a word. One that stands still ends every
+        stream with an error; it serves again when it speaks. A front that stood still itself has
+        not listened, so at most two beats count.
+        """
+        if not self._silence:
+            self._send(Finish([], "abort"))  # to which it says how it stands
+        self._silence += min(seconds, 2 * BEAT)
+        self.metrics.silence.set(self._silence)
+        if self.why_unable is not None:
+            for stream in self._streams.values():
+                stream.fail(EngineDeadError(self.why_unable))
+
+    @property
+    def why_unable(self) -> str | None:
+        """Why the engine takes no request; None if it takes them."""
+        if self.is_dead:
+            return f"the engine has stopped: {self.why_dead}"
+        if self._silence > self.engine_timeout:
+            return f"the engine stands still: it has said nothing for {self._silence:.0f} seconds"
+        return None
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
@@ -185,17 +228,15 @@ class AsyncEngine:
 
         Returns the ids of its choices.
         """
-        if self.is_dead:
-            raise EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        if self.why_unable is not None:
+            raise EngineDeadError(self.why_unable)
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
         requests = self._front.add_request(request_id, prompt, params, stream.put, options)
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
-        self.metrics.started(
-            request_id, len(requests[0].prompt_token_ids), requests[0].arrival_time
-        )
+        self.metrics.started(requests, request_id)
         return [request.request_id for request in requests]
 
     @property
@@ -256,6 +297,7 @@ class AsyncEngine:
         return call
 
     def _on_event(self, event: Event) -> None:
+        self._silence = 0.0
         if isinstance(event, Ready):
             if not self._ready.done():  # nobody waits any more
                 self._ready.set_result(event)
@@ -266,6 +308,8 @@ class AsyncEngine:
 
     def _take_in(self, done: StepDone) -> None:
         """Make text of what a step brought, and give each stream its own."""
+        if done == self.last:  # a word that was asked for
+            return
         self.last = done
         self.metrics.stepped(done)
         for delta in done.deltas:
@@ -289,7 +333,7 @@ class AsyncEngine:
     def _on_death(self) -> None:
         self.is_dead = True
         self.why_dead = self.why_dead or "its process has ended"
-        error = EngineDeadError(f"the engine has stopped: {self.why_dead}")
+        error = EngineDeadError(self.why_unable)
         if not self._ready.done():
             self._ready.set_exception(error)
         for stream in self._streams.values():

@@ -13,8 +13,10 @@ import uvicorn
 from mini_vllm.config import EngineConfig
 from mini_vllm.serving.app import Server
 from mini_vllm.serving.async_engine import AsyncEngine
+from mini_vllm.serving.connections import Connections
 from mini_vllm.serving.engine_client import ThreadClient
 from mini_vllm.serving.options import ServerOptions
+from mini_vllm.serving.run import listen, web_config
 
 
 class LiveServer:
@@ -31,11 +33,9 @@ class LiveServer:
         self.server = Server(
             self.engine, ServerOptions(**{"served_model_name": "tiny", **server_options})
         )
-        self._web = uvicorn.Server(
-            uvicorn.Config(
-                self.server, port=0, loop="asyncio", http="h11", lifespan="on", log_level="warning"
-            )
-        )
+        self.connections = Connections(lambda: self.now)
+        self._web = uvicorn.Server(web_config(self.server, self.connections))
+        self.now = 0.0  # by which its connections have deadlines
         self._is_open = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self._thread.start()
@@ -43,7 +43,7 @@ class LiveServer:
 
     async def _run(self) -> None:
         self.loop = asyncio.get_running_loop()
-        serving = asyncio.create_task(self._web.serve())
+        serving = asyncio.create_task(self._web.serve([listen("127.0.0.1", 0)]))
         while not (self._web.started and (self.server.api.is_ready or self.engine.is_dead)):
             await asyncio.sleep(0.01)
         self.port = self._web.servers[0].sockets[0].getsockname()[1]

@@ -54,7 +54,7 @@ class Guard:
         scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
         digest = sha256(given).hexdigest()
         fits = [name for name, key in self._keys if hmac.compare_digest(key, digest)]
-        if self._keys and not (fits and scheme == b"Bearer"):
+        if self._keys and not (fits and scheme.lower() == b"bearer"):
             headers = {"WWW-Authenticate": "Bearer"}
             raise ApiError(
                 401, "the API key is wrong or missing", code="invalid_api_key", headers=headers

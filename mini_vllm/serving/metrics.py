@@ -6,14 +6,16 @@ Gauges are those of the last word of the engine, which speaks after each step an
 vllm/v1/metrics/stats.py, vllm/v1/spec_decode/metrics.py.
 """
 
+from collections import Counter as Tally
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
+from mini_vllm.request import Request
 from mini_vllm.serving.messages import StepDone
 from mini_vllm.spec_decode.scheduler import SpeculationStats
 from mini_vllm.step import TokenDelta
@@ -26,6 +28,17 @@ HISTOGRAMS = {
     "request_queue_time_seconds": "From the arrival of a request to its first step.",
     "request_prefill_time_seconds": "From the first step of a request to its first token.",
     "request_decode_time_seconds": "From the first token of a request to its last.",
+    "request_inference_time_seconds": "From the first step of a request to its last token.",
+    "request_time_per_output_token_seconds": "Decode time by the tokens after the first.",
+}
+SIZES = [step * 10**power for power in range(6) for step in (1, 2, 5)]
+COUNTS = {
+    "request_prompt_tokens": "Tokens of the prompt of a request.",
+    "request_generation_tokens": "Tokens of all choices of a request.",
+    "request_max_num_generation_tokens": "Tokens of the longest choice of a request.",
+    "request_params_n": "Choices that a request asks for.",
+    "request_params_max_tokens": "Tokens that a choice may have.",
+    "iteration_tokens_total": "Tokens of a step.",
 }
 COUNTERS = {
     "prompt_tokens": "Tokens of prompts, of requests with a token.",
@@ -57,6 +70,7 @@ class Flight:
     scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None
+    num_tokens: Tally[str] = field(default_factory=Tally)  # by choice
 
 
 class ServerMetrics:
@@ -79,6 +93,7 @@ class ServerMetrics:
             return {name: metric.labels(model_name) for name, metric in made.items()}
 
         self._histograms = make(Histogram, HISTOGRAMS, buckets=SECONDS)
+        self._histograms |= make(Histogram, COUNTS, buckets=SIZES)
         self._counters, self._gauges = make(Counter, COUNTERS), make(Gauge, GAUGES)
         self._tenant_gauges = [
             Gauge(
@@ -89,6 +104,10 @@ class ServerMetrics:
             )
             for name in TENANT_GAUGES
         ]
+        text = "Since the engine spoke, as it does after each step and, when asked, each second."
+        self.silence = Gauge(
+            "mini_vllm:engine_silence_seconds", text, names, registry=registry
+        ).labels(model_name)
         text = "Requests that have ended."
         self._success = Counter(
             "vllm:request_success", text, (*names, "finished_reason"), registry=registry
@@ -104,9 +123,21 @@ class ServerMetrics:
         self._flights: dict[str, Flight] = {}
         self._last_times: dict[str, float] = {}  # by choice: when its last token came
 
-    def started(self, request_id: str, num_prompt_tokens: int, arrival_time: float) -> None:
-        """A request was sent to the engine."""
-        self._flights[request_id] = Flight(num_prompt_tokens, arrival_time)
+    def configured(self, **facts: object) -> None:
+        """The model is loaded. facts: of its KV cache; they are labels of a figure that is 1."""
+        labels = {"model_name": self._model_name, **{name: str(facts[name]) for name in facts}}
+        text = "How the KV cache was made."
+        Gauge("vllm:cache_config_info", text, [*labels], registry=self._registry).labels(
+            **labels
+        ).set(1)
+
+    def started(self, requests: list[Request], name: str) -> None:
+        """A request was sent to the engine, with these choices."""
+        first = requests[0]
+        self._flights[name] = Flight(len(first.prompt_token_ids), first.arrival_time)
+        params = first.sampling_params
+        self._histograms["request_params_n"].observe(len(requests))
+        self._histograms["request_params_max_tokens"].observe(params.max_tokens)
 
     def stepped(self, done: StepDone) -> None:
         """The engine has spoken."""
@@ -122,6 +153,7 @@ class ServerMetrics:
             self._counters["num_preemptions"].inc(done.stats.num_preempted_reqs)
             self._counters["prefix_cache_queries"].inc(done.stats.prefix_cache_queries)
             self._counters["prefix_cache_hits"].inc(done.stats.prefix_cache_hits)
+            self._histograms["iteration_tokens_total"].observe(done.stats.num_scheduled_tokens)
         if done.plan is not None:
             for bucket, num_tokens in done.plan.num_tokens.items():
                 self._step_tokens.labels(self._model_name, bucket).inc(num_tokens)
@@ -133,6 +165,7 @@ class ServerMetrics:
             return
         assert delta.time is not None, delta
         self._counters["generation_tokens"].inc(len(delta.tokens))
+        flight.num_tokens[delta.request_id] += len(delta.tokens)
         if flight.scheduled_time is None:
             flight.scheduled_time = delta.scheduled_time
         if flight.first_token_time is None:
@@ -162,13 +195,19 @@ class ServerMetrics:
         if first is None or last is None:
             return
         scheduled = first if flight.scheduled_time is None else flight.scheduled_time
-        for name, seconds in (
+        longest = max(flight.num_tokens.values())
+        for name, figure in (
             ("e2e_request_latency_seconds", last - flight.arrival_time),
             ("request_queue_time_seconds", scheduled - flight.arrival_time),
             ("request_prefill_time_seconds", first - scheduled),
             ("request_decode_time_seconds", last - first),
+            ("request_inference_time_seconds", last - scheduled),
+            ("request_time_per_output_token_seconds", (last - first) / max(longest - 1, 1)),
+            ("request_prompt_tokens", flight.num_prompt_tokens),
+            ("request_generation_tokens", flight.num_tokens.total()),
+            ("request_max_num_generation_tokens", longest),
         ):
-            self._histograms[name].observe(max(seconds, 0.0))
+            self._histograms[name].observe(max(figure, 0.0))
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """What drafts have brought, as the engine counts it. The registry calls it."""

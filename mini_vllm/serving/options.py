@@ -24,5 +24,7 @@ class ServerOptions:
     """
     strict: bool = False
     """A request with a field that this server does not have is refused."""
+    access_log: bool = True
+    """Each answer gets a line in the log."""
     queue_timeout: float | None = None
     request_timeout: float | None = None

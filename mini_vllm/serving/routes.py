@@ -20,11 +20,13 @@ from mini_vllm.errors import shown
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json, refusals
+from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json
 from mini_vllm.serving.async_engine import AsyncEngine
-from mini_vllm.serving.generate import Generation, Job
-from mini_vllm.serving.jobs import read_chat, read_prompts
 from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
+from mini_vllm.serving.openai.errors import refusals
+from mini_vllm.serving.openai.generate import Generation, Job
+from mini_vllm.serving.openai.jobs import read_chat, read_prompts
+from mini_vllm.serving.openai.openapi import openapi_document
 from mini_vllm.serving.openai.protocol import (
     MAX_PROMPTS,
     ApiError,
@@ -46,7 +48,6 @@ from mini_vllm.serving.openai.protocol import (
     Version,
     parse,
 )
-from mini_vllm.serving.openapi import openapi_document
 from mini_vllm.serving.options import ServerOptions
 
 SUFFIX = ":mini-vllm-async"  # of the model's name in answers
@@ -109,8 +110,7 @@ class Api:
         why = None if self.is_ready else "the model is being loaded"
         if self.is_draining:
             why = "the server is shutting down"
-        if self.engine.is_dead:
-            why = f"the engine has stopped: {self.engine.why_dead}"
+        why = self.engine.why_unable or why
         if why is not None:
             raise ApiError(503, why, headers={"Retry-After": "1"})
 

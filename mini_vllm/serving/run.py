@@ -11,13 +11,16 @@ import logging
 import math
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 
 from mini_vllm.errors import EngineDeadError, InvalidParameterError, shown
 from mini_vllm.serving.app import Server
+from mini_vllm.serving.connections import Connection, Connections
 
 logger = logging.getLogger("mini_vllm")
 
@@ -44,22 +47,14 @@ async def run(
     """
     engine, api = server.engine, server.api
     listening = listen(host, port)
-    config = uvicorn.Config(
-        server,
-        host=host,
-        port=port,
-        loop="asyncio",
-        http="h11",
-        lifespan="on",
-        log_level="warning",
-        access_log=False,
-    )
-    web = _Uvicorn(config)
+    connections = Connections(time.monotonic)
+    web = _Uvicorn(web_config(server, connections))
     signals: list[int] = []
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, signals.append, number)
     serving = asyncio.create_task(web.serve([listening]))
+    sweeping = asyncio.create_task(connections.keep_sweeping())
     try:
         await _until(
             lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals
@@ -69,6 +64,7 @@ async def run(
         await _until(lambda: serving.done() or engine.is_dead, signals)
         if engine.is_dead and api.is_ready and not signals:
             await _until(lambda: False, signals, timeout=GRACE)
+        connections.drain()
         await _drain(server, serving, signals, shutdown_timeout)
         web.should_exit = True
         await _until(serving.done, signals, most=2, timeout=FLUSH)
@@ -78,11 +74,25 @@ async def run(
             await asyncio.sleep(POLL)
         await serving
     finally:
+        sweeping.cancel()
         await engine.close(0)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
     if engine.is_dead and not signals:
         raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
+
+
+def web_config(server: Server, connections: Connections) -> uvicorn.Config:
+    """How uvicorn serves it."""
+    return uvicorn.Config(
+        server,
+        loop="asyncio",
+        http=partial(Connection, connections),  # type: ignore[arg-type]
+        lifespan="on",
+        log_level="warning",
+        access_log=False,
+        backlog=connections.backlog,
+    )
 
 
 async def _drain(
@@ -105,7 +115,7 @@ def listen(host: str, port: int) -> socket.socket:
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return socket.create_server((host, port), family=family)
     except OSError as error:
         message = f"host {shown(host)}, port {port} cannot be opened: {error.strerror or error}"
         raise InvalidParameterError(message) from error

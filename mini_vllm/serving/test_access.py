@@ -3,8 +3,11 @@ test_chat.py.
 """
 
 import http.client
+import json
 from contextlib import closing
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -140,3 +143,43 @@ def test_a_page_of_another_host_computes_nothing_that_a_browser_would_send_unask
         {"Content-Type": "text/plain"},
     ):
         assert ask(live, "POST", "/v1/completions", headers, body).status == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "status"),
+    [
+        *(("Bearer k", 200), ("bearer k", 200), ("BEARER k", 200), ("bEaReR k", 200)),
+        *(("Bearer K", 401), ("Basic k", 401), ("Bearerk", 401), ("k", 401), ("", 401)),
+    ],
+)
+def test_the_scheme_of_a_key_is_written_in_any_case_and_the_key_is_not(
+    guarded: LiveServer, given: str, status: int
+) -> None:
+    assert ask(guarded, "GET", "/v1/models", {"Authorization": given}).status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/v1/embeddings", "no vectors"),
+        ("/v1/messages", "Anthropic"),
+        ("/v1/audio/speech", "text alone"),
+        ("/v1/images/generations", "text alone"),
+        ("/v1/files", "keeps nothing"),
+        ("/rerank", "no scores"),
+        ("/api/chat", "Ollama"),
+        ("/chat/completions", "one /v1"),
+        ("/v1/v1/chat/completions", "one /v1"),
+        ("/v1/nosuch", ""),
+    ],
+)
+def test_a_path_of_another_server_is_told_what_is_here(
+    live: LiveServer, path: str, why: str
+) -> None:
+    with pytest.raises(HTTPError) as refusal:
+        urlopen(live.url + path, b"{}", timeout=60)
+    assert refusal.value.code == 404
+    said = json.load(refusal.value)["error"]["message"]
+    assert "is not here" in said
+    assert why in said
+    assert "/v1/chat/completions" in said

@@ -299,6 +299,32 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
     assert found["vllm:prefix_cache_queries_total"] > found["vllm:prefix_cache_hits_total"] > 0
     for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc"):
         assert found[f"vllm:{name}"] == 0
+    assert found["vllm:request_params_n_sum"] == 1 + 3 + 1
+    assert found["vllm:request_prompt_tokens_sum"] == 3 * whole.usage.prompt_tokens
+    assert found["vllm:request_generation_tokens_sum"] == found["vllm:generation_tokens_total"]
+    assert found["vllm:request_generation_tokens_count"] == 3
+    assert found["vllm:iteration_tokens_total_sum"] > found["vllm:generation_tokens_total"]
+    (config,) = [name for name in found if name.startswith("vllm:cache_config_info")]
+    assert 'block_size="16"' in config
+    assert 'num_gpu_blocks="199"' in config
+
+
+# What dashboards for vLLM 0.33.0 ask for, and what a server without LoRA, images, pooling, sleep
+# and connectors can tell.
+OF_DASHBOARDS = """
+    num_requests_running num_requests_waiting kv_cache_usage_perc prefix_cache_queries_total
+    prefix_cache_hits_total num_preemptions_total prompt_tokens_total generation_tokens_total
+    request_success_total request_prompt_tokens request_generation_tokens iteration_tokens_total
+    request_max_num_generation_tokens request_params_n request_params_max_tokens
+    time_to_first_token_seconds inter_token_latency_seconds request_time_per_output_token_seconds
+    e2e_request_latency_seconds request_queue_time_seconds request_inference_time_seconds
+    request_prefill_time_seconds request_decode_time_seconds cache_config_info
+""".split()
+
+
+def test_dashboards_of_vllm_find_their_figures(live: LiveServer) -> None:
+    known = {re.sub("[{ ].*|_(sum|count|bucket){.*", "", name) for name in figures(live)}
+    assert {f"vllm:{name}" for name in OF_DASHBOARDS} <= known
 
 
 def test_metrics_count_drafts(serve: Any) -> None:

@@ -5,8 +5,12 @@ tokens.
 import asyncio
 import json
 import random
+import re
+import threading
 from collections.abc import Callable
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import urlopen
 
 import pytest
 
@@ -103,6 +107,78 @@ def test_a_fault_of_the_scheduler_ends_the_engine_and_every_client_hears_of_it(
                 client.completions.create(model="tiny", prompt="a", stream=stream)
             assert refusal.value.status_code == 503
             assert "AttributeError: AttributeError('a slip')" in str(refusal.value)
+
+
+def health(server: LiveServer) -> tuple[int, str]:
+    """The status, and what it says."""
+    try:
+        with urlopen(f"{server.url}/health", timeout=60) as answer:
+            return answer.status, json.load(answer)["status"]
+    except HTTPError as refusal:
+        return refusal.code, json.load(refusal)["status"]
+
+
+def silence(server: LiveServer) -> float:
+    """The figure of /metrics."""
+    with urlopen(f"{server.url}/metrics", timeout=60) as answer:
+        (found,) = re.findall(
+            r"^mini_vllm:engine_silence_seconds{.*} (.*)$", answer.read().decode(), re.MULTILINE
+        )
+    return float(found)
+
+
+def test_an_engine_that_stands_still_ends_streams_and_serves_again(serve: Any) -> None:
+    server: LiveServer = serve(None, {"engine_timeout": 60})
+    stands_still, goes_on = threading.Event(), threading.Event()
+    schedule = server.core.scheduler.schedule
+
+    def stop_at_the_third() -> Any:
+        if next(calls) == 3:
+            stands_still.set()
+            assert goes_on.wait(60)
+        return schedule()
+
+    def pass_seconds(number: int) -> None:
+        """The heart beats that often; no wall clock counts."""
+        server.in_loop(lambda: [server.engine.beat(1) for _ in range(number)])
+
+    calls = iter(range(10**6))
+    server.core.scheduler.schedule = stop_at_the_third
+    body = b'{"prompt": "a", "stream": true, "ignore_eos": true, "max_tokens": 100}'
+    with urlopen(f"{server.url}/v1/completions", body, timeout=60) as stream:
+        assert stands_still.wait(60)
+        pass_seconds(30)
+        assert health(server) == (200, "ok")
+        pass_seconds(31)
+        *_, error, last = [line for line in stream if line.strip()]
+    assert b"it has said nothing for 6" in error
+    assert last == b"data: [DONE]\n"
+    status, text = health(server)
+    assert status == 503
+    assert "the engine stands still" in text
+    assert silence(server) > 60
+    with pytest.raises(HTTPError, match="503"):
+        urlopen(f"{server.url}/v1/completions", body, timeout=60)
+    goes_on.set()
+    server.until(lambda: server.engine.why_unable is None, "the engine has spoken")
+    assert health(server) == (200, "ok")
+    server.assert_idle()
+
+
+def test_a_front_that_stood_still_itself_does_not_blame_its_engine(serve: Any) -> None:
+    server: LiveServer = serve()
+    server.in_loop(lambda: server.engine.beat(1000))
+    assert health(server) == (200, "ok")
+
+
+def test_an_idle_engine_answers_when_it_is_asked_for_a_word(serve: Any) -> None:
+    server: LiveServer = serve()
+    heard: list[Any] = []
+    server.in_loop(lambda: server.engine.listeners.append(lambda *news: heard.append(news)))
+    for _ in range(100):
+        server.in_loop(lambda: server.engine.beat(1))
+        server.until(lambda: server.engine._silence < 1, "it has spoken")
+    assert len(heard) <= 1, "listeners hear what is new, and nothing was"
 
 
 @pytest.mark.parametrize(

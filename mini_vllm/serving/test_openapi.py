@@ -17,7 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openapi import openapi_document
+from mini_vllm.serving.openai.openapi import openapi_document
 from mini_vllm.serving.routes import ENDPOINTS
 
 QUESTION = [{"role": "user", "content": "What is a KV block?"}]

@@ -27,7 +27,7 @@ ENDLESS = {"messages": [{"role": "user", "content": "Go on"}], "ignore_eos": Tru
 class Program:
     """A server in a process of its own."""
 
-    def __init__(self, *options: str) -> None:
+    def __init__(self, *options: str, max_files: int = 1024) -> None:
         command = [
             sys.executable,
             "-c",
@@ -40,7 +40,10 @@ class Program:
             *options,
         ]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ["sh", "-c", f'ulimit -n {max_files}; exec "$@"', "sh", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         assert self.process.stdout is not None
         self.lines: list[str] = []
@@ -166,6 +169,44 @@ def test_a_dead_engine_ends_every_stream_with_an_error(program: Program) -> None
         assert program.status("/health") in (503, 0)
     assert program.wait() == 1
     assert "the engine has stopped" in "".join(program.lines)
+
+
+@pytest.mark.nightly
+def test_few_file_descriptors_are_enough_whatever_connects() -> None:
+    """And half a body does not hold up the end, whatever time it would have."""
+    program = Program("--shutdown-timeout", "1000000", max_files=64)
+    with ExitStack() as stack:
+        for _ in range(200):
+            address = ("127.0.0.1", int(program.url.rpartition(":")[2]))
+            client = stack.enter_context(socket.create_connection(address, timeout=60))
+        assert program.status("/v1/chat/completions", ENDLESS | {"max_tokens": 1}) == 200
+        client = stack.enter_context(socket.create_connection(address, timeout=60))
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{")
+        assert program.end(signal.SIGTERM) == 0
+    assert len(program.lines) < 10, "the log is not flooded"
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [("--engine-timeout", "2")], indirect=True)
+def test_a_stopped_engine_ends_streams_and_goes_on_later(program: Program) -> None:
+    has_begun = threading.Semaphore(0)
+    engine = program.children()[-1]
+    with ThreadPoolExecutor(4) as pool:
+        streams = [pool.submit(read_stream, program.url, ENDLESS, has_begun) for _ in range(4)]
+        for _ in streams:
+            assert has_begun.acquire(timeout=60)
+        os.kill(engine, signal.SIGSTOP)
+        for stream in streams:
+            assert "the engine stands still" in stream.result()[-1]["error"]["message"]
+    assert program.status("/health") == 503
+    os.kill(engine, signal.SIGCONT)
+    while program.status("/health") != 200:
+        pass
+    os.kill(engine, signal.SIGSTOP)
+    while program.status("/health") == 200:  # without any request, too
+        pass
+    assert program.end(signal.SIGTERM) == 0
+    assert not os.path.exists(f"/proc/{engine}"), "the engine's process is left"
 
 
 @pytest.mark.nightly

@@ -85,8 +85,6 @@ class LastNgramProposer(NgramProposer):
     """
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
-        if not num_tokens:
-            return ()
         token_ids, text = request.all_token_ids, self._text(request)
         behind, end = 0, len(text) - 1  # a token has to stand behind what is found
         for n in range(self.min_n, min(self.max_n, end) + 1):
@@ -115,8 +113,9 @@ class SuffixProposer:
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         self._learn(request)
-        tail, drafts, probability = request.all_token_ids[-self.max_n :], list[int](), 1.0
-        while len(drafts) < num_tokens:
+        tail, probability = request.all_token_ids[-self.max_n :], 1.0
+        end = len(tail)
+        while len(tail) < end + num_tokens:
             names = reversed(ngrams(tail, len(tail), self.max_n))
             counts = next(
                 filter(None, (self._counts.get((request.cache_salt, name)) for name in names)), None
@@ -127,9 +126,8 @@ class SuffixProposer:
             probability *= counts[token_id] / sum(counts.values())
             if probability < LEAST_PROBABILITY:
                 break
-            drafts.append(token_id)
             tail.append(token_id)
-        return drafts
+        return tail[end:]
 
     def _learn(self, request: Request) -> None:
         token_ids = request.all_token_ids

@@ -9,9 +9,8 @@ update_draft_token_ids in vllm/v1/core/sched/scheduler.py.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
-from typing import ClassVar
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, is_int, shown
@@ -19,6 +18,7 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.spec_decode import MATCHES
+from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.proposers import (
     LastNgramProposer,
     NgramProposer,
@@ -59,17 +59,6 @@ class SpeculationStats:
         return [*accumulate(reversed(self.num_drafts_by_accepted[1:]))][::-1]
 
 
-@dataclass(slots=True)
-class Deciding:
-    """What one call of schedule() knows of the step that it decides."""
-
-    output: SchedulerOutput = field(default_factory=SchedulerOutput)
-    num_running: int = 0
-    """The first requests of the output: they were running before the step."""
-    is_whole: bool = True
-    """Whether each request of the step was running, and catches up with all its drafts."""
-
-
 @dataclass(eq=False, repr=False, kw_only=True)
 class SpeculativeScheduler(Scheduler):
     """V1 with drafts.
@@ -80,7 +69,7 @@ class SpeculativeScheduler(Scheduler):
     of a step has no room.
     """
 
-    pads_admissions: ClassVar[bool] = True
+    pads_admissions = True
 
     speculative: str = "ngram"
     """Where drafts come from: "ngram", "suffix", "draft_model" or "eagle"."""
@@ -109,7 +98,10 @@ class SpeculativeScheduler(Scheduler):
                 f"{longest})"
             )
             raise InvalidParameterError(f"num_speculative_tokens must be {limit}, got {shown(k)}")
-        self.kv_cache_manager.num_lookahead_tokens = num_lookahead
+        if isinstance(kv := self.kv_cache_manager, LookaheadManager):
+            kv.num_lookahead_tokens = num_lookahead
+        elif num_lookahead:
+            raise InvalidParameterError(f"{self.speculative} needs lookahead, got {type(kv)}")
         self.proposer: Proposer | None = None  # None: drafts come by update_draft_token_ids() alone
         if self.speculative == "ngram":
             cls = NgramProposer if self.prompt_lookup_match == "first" else LastNgramProposer
@@ -121,7 +113,9 @@ class SpeculativeScheduler(Scheduler):
         self._drafts: dict[str, Sequence[int]] = {}
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
-        self._deciding: Deciding | None = None  # while schedule() runs
+        # Of the step that schedule() decides. Its first requests were running before; it is whole
+        # if all were, and each catches up with its drafts.
+        self._output, self._num_running, self._is_whole = SchedulerOutput(), 0, True
 
     # --- one step ---------------------------------------------------------------------------------
 
@@ -130,34 +124,29 @@ class SpeculativeScheduler(Scheduler):
 
         Drafts that the budget has cut off are gone.
         """
-        deciding = self._deciding = Deciding()
+        self._output, self._num_running, self._is_whole = SchedulerOutput(), 0, True
         output = super().schedule()
-        self._deciding = None
-        waiting_drafts, chunks = self._drafts, self._chunks
-        chunks.difference_update(output.num_scheduled_tokens)
-        if deciding.is_whole and len(output.scheduled_requests) == len(self.running):
-            output.drafts, self._drafts = waiting_drafts, {}
+        self._chunks.difference_update(output.num_scheduled_tokens)
+        if self._is_whole and len(output.scheduled_requests) == len(self.running):
+            output.drafts, self._drafts = self._drafts, {}
             return output
-        for request, n in zip(
-            output.scheduled_requests, output.num_scheduled_tokens.values(), strict=True
-        ):
-            num_drafts = request.num_computed_tokens + n - len(request.all_token_ids)
-            drafts = waiting_drafts.pop(request.request_id, None)
+        for request in output.scheduled_requests:
+            request_id = request.request_id
+            num_behind = len(request.all_token_ids) - request.num_computed_tokens
+            num_drafts = output.num_scheduled_tokens[request_id] - num_behind
+            drafts = self._drafts.pop(request_id, None) or [PADDING] * num_drafts
             if num_drafts > 0:
-                output.drafts[request.request_id] = (
-                    drafts[:num_drafts] if drafts else [PADDING] * num_drafts
-                )
+                output.drafts[request_id] = drafts[:num_drafts]
             elif num_drafts < 0:
-                chunks.add(request.request_id)
+                self._chunks.add(request_id)
         return output
 
     def _schedule_running(
         self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
     ) -> int:
-        assert self._deciding is not None
-        self._deciding.output = output
+        self._output = output
         token_budget = super()._schedule_running(requests, output, token_budget)
-        self._deciding.num_running = len(output.scheduled_requests)
+        self._num_running = len(output.scheduled_requests)
         return token_budget
 
     def _target(self, request: Request) -> int:
@@ -176,28 +165,24 @@ class SpeculativeScheduler(Scheduler):
         A waiting request that does not fit then is behind by more than any budget, which ends
         admission.
         """
-        deciding = self._deciding
-        assert deciding is not None, "only schedule() asks"
-        num_rows = self.num_draft_slots and self.num_draft_slots * (
-            1 + len(deciding.output.scheduled_requests)
-        )
+        num_rows = self.num_draft_slots * (1 + len(self._output.scheduled_requests))
+        token_budget -= num_rows
         is_running = request.status is RUNNING
         if is_running and not self.long_prefill_token_threshold:
             end = len(request.all_token_ids) + len(self._drafts.get(request.request_id, ()))
             n, limit = end - num_computed_tokens, request.max_model_len
-            if 0 < n <= token_budget - num_rows and end < limit:  # type: ignore[operator]
+            if 0 < n <= token_budget and end < limit:  # type: ignore[operator]
                 return n
-        deciding.is_whole = False
+        self._is_whole = False
         if is_running:
-            n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
-            return n if n > 0 else 0
-        budget = self.max_num_batched_tokens - deciding.output.total_num_scheduled_tokens - num_rows
+            return max(super()._chunk_size(request, num_computed_tokens, token_budget), 0)
         n = 1 + self.num_speculative_tokens
-        if not self._pads(request, num_computed_tokens, deciding):
-            n = super()._chunk_size(request, num_computed_tokens, token_budget - num_rows)
-        return n if 0 < n <= budget else self.num_slots + 1
+        if not self._pads(request, num_computed_tokens):
+            n = super()._chunk_size(request, num_computed_tokens, token_budget)
+        budget = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens
+        return n if 0 < n <= budget - num_rows else self.num_slots + 1
 
-    def _pads(self, request: Request, num_computed_tokens: int, deciding: "Deciding") -> bool:
+    def _pads(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether a request with one token to compute is admitted as if it had drafts, like the
         running ones.
 
@@ -213,10 +198,8 @@ class SpeculativeScheduler(Scheduler):
             and num_computed_tokens + size + 1 <= request.at_most(self.max_model_len)
             and size <= self.max_num_batched_tokens - self.num_draft_slots
             and not 0 < threshold < size
-            and bool(deciding.num_running or num_computed_tokens)
-            and self._chunks.isdisjoint(
-                [*deciding.output.num_scheduled_tokens][: deciding.num_running]
-            )
+            and self._num_running + num_computed_tokens > 0
+            and self._chunks.isdisjoint([*self._output.num_scheduled_tokens][: self._num_running])
         )
 
     def _may_admit(
@@ -224,12 +207,13 @@ class SpeculativeScheduler(Scheduler):
     ) -> bool:
         """The first chunk, with padding and lookahead, leaves the watermark free, too."""
         kv = self.kv_cache_manager
+        if isinstance(kv, LookaheadManager):
+            num_tokens = kv.num_slots(request, num_tokens)
+        num_needed = kv.num_blocks_needed(request, num_tokens, computed_blocks)
         num_spare = self.num_watermark_blocks if self.running else 0
-        num_needed = kv.num_blocks_needed(
-            request, kv.num_slots(request, num_tokens), computed_blocks
+        return num_needed + num_spare <= kv.num_free_blocks and super()._may_admit(
+            request, num_tokens, computed_blocks
         )
-        fits = num_needed + num_spare <= kv.num_free_blocks
-        return fits and super()._may_admit(request, num_tokens, computed_blocks)
 
     def _preempt(self, request: Request) -> None:
         self._drafts.pop(request.request_id, None)
@@ -250,25 +234,19 @@ class SpeculativeScheduler(Scheduler):
                 output.num_scheduled_tokens, self._take_in_accepted(output, sampled_token_ids)
             )
         finished = super().update_from_output(rest, sampled_token_ids)
-        # whose blocks have names when the token behind them is known
-        if self.speculative == "eagle":
-            for request in self.running:
-                self.kv_cache_manager.cache_blocks(request)
         for request in finished:
             self._forget(request)
-        if self.proposer is not None:
-            self._propose(output, self.proposer)
-        return finished
-
-    def _propose(self, output: SchedulerOutput, proposer: Proposer) -> None:
-        waiting_drafts, paces, chunks = self._drafts, self._paces, self._chunks
+        if (proposer := self.proposer) is None:
+            return finished
+        paces, chunks = self._paces, self._chunks
         for request in output.scheduled_requests:
             if request.status is RUNNING and (request_id := request.request_id) not in chunks:
                 pace = paces.get(request_id)
                 if pace is None:
                     pace = paces[request_id] = Pace(self.num_speculative_tokens)
                 if drafts := proposer.propose(request, pace.next_length()):
-                    waiting_drafts[request_id] = drafts
+                    self._drafts[request_id] = drafts
+        return finished
 
     def _take_in_accepted(
         self, output: SchedulerOutput, sampled: dict[str, Sequence[int]]
@@ -345,6 +323,8 @@ def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
     """
     if issubclass(base, SpeculativeScheduler):
         return base
+    if base is Scheduler:
+        return SpeculativeScheduler
     if not issubclass(base, Scheduler) or base.kv_cache_manager_cls is not KVCacheManager:
         raise InvalidParameterError(
             f"speculative needs a scheduler that decides as Scheduler does, got {base.__name__}"
@@ -352,6 +332,6 @@ def with_drafts(base: type[SchedulerInterface]) -> type[SpeculativeScheduler]:
     mixed = type(
         f"Speculative{base.__name__}",
         (SpeculativeScheduler, base),
-        {"pads_admissions": base is Scheduler},
+        {"pads_admissions": False},
     )
     return dataclass(eq=False, repr=False, kw_only=True)(mixed)

@@ -16,7 +16,13 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from labkit.compare.replay import EagleKVCacheManager, find_trace_files, read_traces, replay
+from labkit.compare.replay import (
+    EagleKVCacheManager,
+    EagleScheduler,
+    find_trace_files,
+    read_traces,
+    replay,
+)
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
@@ -24,6 +30,7 @@ from mini_vllm.params import SamplingParams
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
+from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 
 FILES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-spec")
@@ -133,7 +140,7 @@ def test_a_broken_rule_of_eagle_is_noticed(method: str, spoilt: Any) -> None:
 
 def make(num_blocks: int = 40, block_size: int = 4, **options: Any) -> SpeculativeScheduler:
     return SpeculativeScheduler(
-        KVCacheManager(num_blocks, block_size),
+        LookaheadManager(num_blocks, block_size),
         **{"max_num_seqs": 8, "max_num_batched_tokens": 64, **options},
     )
 
@@ -216,7 +223,10 @@ def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(
     lengths: Sequence[int],
 ) -> None:
     scheduler = with_drafts(PrefillFirstScheduler)(
-        KVCacheManager(12, 4), max_num_seqs=4, max_num_batched_tokens=64, speculative="draft_model"
+        LookaheadManager(12, 4),
+        max_num_seqs=4,
+        max_num_batched_tokens=64,
+        speculative="draft_model",
     )
     for i, length in enumerate(lengths):
         add(scheduler, str(i), range(length), max_tokens=2)
@@ -243,6 +253,74 @@ def test_a_bad_option_is_refused(options: dict[str, Any], message: str) -> None:
         make(**options)
 
 
+@pytest.mark.parametrize("method", ["draft_model", "eagle"])
+def test_a_manager_without_lookahead_is_refused(method: str) -> None:
+    with pytest.raises(
+        InvalidParameterError, match=f"{method} needs lookahead, got .*mini_vllm.kv"
+    ):
+        SpeculativeScheduler(
+            KVCacheManager(12, 4), max_num_seqs=4, max_num_batched_tokens=64, speculative=method
+        )
+
+
+def compute(kv: LookaheadManager, request: Request, num_tokens: int) -> list[int]:
+    """Admit a request with its first num_tokens tokens; which blocks of its table are published."""
+    blocks, num_hit = kv.get_computed_blocks(request)
+    assert kv.allocate_slots(request, num_tokens - num_hit, blocks) is not None
+    request.num_computed_tokens = num_tokens
+    return published(kv, request)
+
+
+def published(kv: LookaheadManager, request: Request) -> list[int]:
+    pool = kv.block_pool
+    return [
+        int(pool.blocks[i].block_hash is not None) for i in kv.get_block_ids(request.request_id)
+    ]
+
+
+def prompt_of(length: int, **options: Any) -> Request:
+    return Request("a", range(length), SamplingParams(), **options)
+
+
+def test_lookahead_slots_are_allocated_and_not_published() -> None:
+    kv, request = LookaheadManager(5, 4), prompt_of(8)
+    kv.num_lookahead_tokens = 3
+    assert compute(kv, request, 4) == [1, 0]
+    assert kv.allocate_slots(request, 4) is not None
+    assert published(kv, request) == [1, 1, 0]
+
+
+def test_lookahead_ends_where_the_request_or_the_pool_does() -> None:
+    kv = LookaheadManager(5, 4)
+    kv.num_lookahead_tokens = 5
+    short = [kv.num_slots(prompt_of(1, max_model_len=9), n) for n in (1, 4, 7, 9, 10)]
+    assert short == [6, 9, 9, 9, 10]
+    assert [kv.num_slots(prompt_of(1), n) for n in (1, 11, 14, 16)] == [6, 16, 16, 16]
+    assert compute(kv, prompt_of(16), 16) == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("num_lookahead", range(3))
+def test_what_is_refused_for_its_lookahead_changes_nothing(num_lookahead: int) -> None:
+    """A request with a hit of 1 block, which wants 2 more of the 2 that are free, and a third
+    one for the lookahead.
+    """
+    kv, first, second, other = LookaheadManager(5, 4), prompt_of(4), prompt_of(3), prompt_of(12)
+    second.request_id, other.request_id = "b", "c"
+    compute(kv, first, 4)
+    compute(kv, second, 3)
+    kv.num_lookahead_tokens = num_lookahead
+    blocks, num_hit = kv.get_computed_blocks(other)
+    assert num_hit == 4
+    before = kv.free_block_ids()
+    new_blocks = kv.allocate_slots(other, 8, blocks)
+    if num_lookahead:
+        assert new_blocks is None
+        assert (kv.free_block_ids(), kv.num_cached_blocks, blocks[0].ref_cnt) == (before, 1, 1)
+    else:
+        assert new_blocks is not None
+        assert [block.block_id for block in (*blocks, *new_blocks)] == kv.get_block_ids("c")
+
+
 # --- what holds after every operation -------------------------------------------------------------
 
 
@@ -252,8 +330,8 @@ class DraftWorld:
     """
 
     def __init__(self, method: str, num_blocks: int, budget: int, policy: str) -> None:
-        self.kv = (EagleKVCacheManager if method == "eagle" else KVCacheManager)(num_blocks, 4)
-        self.scheduler = SpeculativeScheduler(
+        self.kv = (EagleKVCacheManager if method == "eagle" else LookaheadManager)(num_blocks, 4)
+        self.scheduler = (EagleScheduler if method == "eagle" else SpeculativeScheduler)(
             self.kv,
             max_num_seqs=4,
             max_num_batched_tokens=budget,

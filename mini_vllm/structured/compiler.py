@@ -10,33 +10,26 @@ StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles
 """
 
 import json
-import re
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cache
 from queue import SimpleQueue
 from subprocess import Popen
+from typing import Any
 
 from mini_vllm.errors import GrammarError, MiniVllmError, how_to_install
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
-from mini_vllm.structured.child_process import ChildProcess, tell
+from mini_vllm.structured.sandbox.child_process import ChildProcess, tell
 from mini_vllm.structured.scheduler import NewGrammar
-from mini_vllm.structured.schema import (
-    LARGE,
-    check,
-    guidance_would_miss,
-    measure,
-    xgrammar_would_ignore,
-)
+from mini_vllm.structured.schema import check_size, possible_backends
 
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
-EBNF_RULE = re.compile(r"(?m)^\s*[\w-]+\s*::=")  # else it is Lark
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
@@ -76,52 +69,24 @@ class GrammarCompiler:
         if (known := self._compiled.get(wanted.key)) is not None:
             fulfil(future, known)
             return future
-        check(wanted)
+        check_size(wanted)
+        kind, text = wanted.key
         # in no time, and where there is neither process nor thread
-        if self.backends_for(wanted) == ["automaton"]:
-            outcome, num_bytes = compile_with(self._process, wanted, ["automaton"])
+        if installed(kind, possible_backends(kind, self._backend)) == ["automaton"]:
+            outcome, num_bytes = self._process.compile("automaton", kind, text)
             self._compiled.put(wanted.key, outcome, num_bytes)
             fulfil(future, outcome)
             return future
         if self._thread is None:
             self._thread = threading.Thread(
                 target=work,
-                args=(self._jobs, self._process, self._compiled, self.backends_for),
+                args=(self._jobs, self._process, self._compiled, self._backend),
                 daemon=True,
             )
             self._thread.start()
             weakref.finalize(self, self._jobs.put, None)
         self._jobs.put((wanted, future))
         return future
-
-    def backends_for(self, wanted: StructuredOutputs) -> list[str]:
-        """The back ends to try, in this order. Raises GrammarError if there is none."""
-        kind, text = wanted.key
-        if self._backend == "automaton" and kind != "choice":
-            raise GrammarError(
-                f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone"
-            )
-        every = ["xgrammar", "guidance"] + ["automaton"] * (kind == "choice")
-        is_auto = self._backend == "auto"
-        names = every if is_auto else [self._backend]
-        why_not = {
-            "xgrammar": xgrammar_would_ignore(wanted),
-            "guidance": guidance_would_miss(wanted),
-        }
-        unfit = [why for name in names if (why := why_not.get(name))]
-        names = [name for name in names if not why_not.get(name)]
-        if is_auto and kind == "grammar":
-            names = ["xgrammar" if EBNF_RULE.search(text) else "guidance"]
-        # whichever is quick
-        elif is_auto and (kind == "regex" or measure(wanted) > LARGE):
-            names.reverse()
-        if not names:
-            raise GrammarError(f"structured: json has {' and '.join(unfit)}")
-        found = [name for name in names if is_installed(name)]
-        if not found:
-            needed = f"{' or '.join(sorted(names, reverse=True))}, which is not installed"
-            raise GrammarError(f"structured: {kind} needs {needed}. {how_to_install('structured')}")
-        return found
 
     def close(self) -> None:
         """End the thread and the process."""
@@ -164,7 +129,7 @@ def work(
     jobs: "SimpleQueue[tuple[StructuredOutputs, Future[NewGrammar]] | None]",
     process: "CompilerProcess",
     compiled: BoundedCache,
-    backends_for: Callable[[StructuredOutputs], Sequence[str]],
+    backend: str,
 ) -> None:
     """Compile what is asked for, one after the other, until there is None."""
     while (job := jobs.get()) is not None:
@@ -173,28 +138,43 @@ def work(
             continue
         outcome = compiled.get(wanted.key)
         if outcome is None:
-            outcome, num_bytes = compile_with(process, wanted, backends_for(wanted))
+            outcome, num_bytes = compile_with(process, wanted, backend)
             compiled.put(wanted.key, outcome, num_bytes)
         fulfil(future, outcome)
         del job, wanted, future, outcome
 
 
 def compile_with(
-    process: "CompilerProcess", wanted: StructuredOutputs, names: Sequence[str]
+    process: "CompilerProcess", wanted: StructuredOutputs, backend: str
 ) -> tuple[Outcome, int]:
-    """The grammar by the first of these back ends that can compile it, and its bytes; or why none
-    can.
-    """
+    """The grammar by the first back end that can compile it, and its bytes; or why none can."""
     kind, text = wanted.key
     errors = []
-    for name in names:
-        try:
-            return process.compile(name, kind, text)
-        # a thread that ends would let all later requests wait without end
-        except Exception as error:
-            kind_of = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
-            errors.append(f"{name}: {kind_of}{str(error)[:500]}")
+    try:
+        for name in installed(kind, process.fit_backends(backend, kind, text)):
+            try:
+                return process.compile(name, kind, text)
+            except Exception as error:
+                errors.append(f"{name}: {told(error)}")
+    # a thread that ends would let all later requests wait without end
+    except Exception as error:
+        return GrammarError(told(error)), 0
     return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
+
+
+def told(error: Exception) -> str:
+    """What an error says, and its kind unless it is one of the engine's own."""
+    kind = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
+    return kind + str(error)[:500]
+
+
+def installed(kind: str, names: Sequence[str]) -> list[str]:
+    """Those of these back ends whose packages are there. Raises GrammarError if none is."""
+    found = [name for name in names if is_installed(name)]
+    if not found:
+        needed = f"{' or '.join(sorted(names, reverse=True))}, which is not installed"
+        raise GrammarError(f"structured: {kind} needs {needed}. {how_to_install('structured')}")
+    return found
 
 
 def fulfil(future: "Future[NewGrammar]", outcome: Outcome) -> None:
@@ -223,25 +203,29 @@ class CompilerProcess(ChildProcess):
         self._vocabulary = vocabulary = cache(make_vocabulary)
         self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
-    def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
-        """The grammar and its bytes.
+    def fit_backends(self, backend: str, kind: str, text: str) -> list[str]:
+        """As schema.py has it, which the process runs."""
+        names: list[str] = self._answer("fit_backends", backend, kind, text)
+        return names
 
-        Raises GrammarError if it cannot be compiled, or takes too much.
-        """
+    def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
+        """The grammar and its bytes."""
+        is_here = backend == "automaton"
+        compiled = text if is_here else self._answer("compile", backend, kind, text)
+        return self._backend(backend).load(compiled)
+
+    def _answer(self, what: str, backend: str, kind: str, text: str) -> Any:
+        """Raises GrammarError if it says no, or has to be killed."""
+        question = {"what": what, "backend": backend, "kind": kind, "text": text}
         try:
-            question = {"backend": backend, "kind": kind, "text": text}
-            answer = (
-                {"compiled": text}
-                if backend == "automaton"
-                else self.ask(json.dumps(question).encode())
-            )
+            answer = self.ask(json.dumps(question).encode())
         except (OSError, EOFError) as error:
-            raise GrammarError(f"its compilation {error}") from error
+            raise GrammarError(f"structured: {kind}: its compilation {error}") from error
         if "spent" in answer:  # what it has left of its memory is in pieces
             self.close()
         if "error" in answer:
             raise GrammarError(answer["error"])
-        return self._backend(backend).load(answer["compiled"])
+        return answer["found"]
 
     def _start(self) -> Popen[bytes]:
         token_bytes, ends = self._vocabulary()

@@ -53,6 +53,7 @@ MAX_INT64 = 2**63 - 1  # xgrammar writes a larger integer as a float
 # a set, what is left of two, a** and a*+, which is possessive
 CLEAR = re.compile(r"\\.|\[\^?\]?(\\.|(?!&&|--|~~)[^]\\[])*]", re.DOTALL)
 MISREAD = re.compile(r"\[|[*+?}](\??[*+{]|\?\?)|\\\Z")
+EBNF_RULE = re.compile(r"(?m)^\s*[\w-]+\s*::=")  # else it is Lark
 MAX_EXACT = 999_999_999_999_999  # llguidance reads numbers as floats, which are exact up to here
 # it reads 15 digits exactly, and no place behind the 22nd
 NUM_DIGITS, MIN_PLACE = 15, -22
@@ -78,14 +79,56 @@ SHAPES: dict[Any, str] = {  # of the values of keywords
 Schema = Mapping[str, Any]
 
 
-def check(wanted: StructuredOutputs) -> None:
-    """Raises GrammarError, with the value and the limit, for what is too large to be compiled at
-    all, and for a regex that libraries read in several ways, or take though it is none: foo**,
-    [[:alpha:]], [a-z&&[^b]], a*+.
-    """
+def check_size(wanted: StructuredOutputs) -> None:
+    """Raises GrammarError, with the value and the limit, for what is too long to be read at all."""
     kind, text = wanted.key
     _check_limit(kind, len(text.encode(errors="replace")), "bytes", MAX_BYTES)
     _check_limit(kind, len(wanted.choice or ()), "texts", MAX_VALUES)
+
+
+def fit_backends(wanted: StructuredOutputs, backend: str) -> list[str]:
+    """The back ends that take a form exactly, in the order in which to try them.
+
+    backend: of EngineConfig.structured_outputs_backend. It reads all of the text, and Python's re
+    reads its regexes, which may take without end: it runs in the worker alone. Raises GrammarError
+    for what is no form, too large to be compiled, or taken exactly by none.
+    """
+    _check(wanted)
+    kind, text = wanted.key
+    names = possible_backends(kind, backend)
+    why_not = {
+        "xgrammar": xgrammar_would_ignore(wanted),
+        "guidance": guidance_would_miss(wanted),
+    }
+    unfit = [why for name in names if (why := why_not.get(name))]
+    names = [name for name in names if not why_not.get(name)]
+    if backend == "auto" and kind == "grammar":
+        names = ["xgrammar" if EBNF_RULE.search(text) else "guidance"]
+    # whichever is quick
+    elif backend == "auto" and (kind == "regex" or measure(wanted) > LARGE):
+        names.reverse()
+    if not names:
+        raise GrammarError(f"structured: json has {' and '.join(unfit)}")
+    return names
+
+
+def possible_backends(kind: str, backend: str) -> list[str]:
+    """The back ends that know a kind of form. Raises GrammarError if there is none."""
+    if backend == "automaton" and kind != "choice":
+        raise GrammarError(
+            f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone"
+        )
+    every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
+    return every if backend == "auto" else [backend]
+
+
+def _check(wanted: StructuredOutputs) -> None:
+    """Raises GrammarError for what is no schema or too large to be compiled, and for a regex that
+    libraries read in several ways, or take though it is none: foo**, [[:alpha:]], [a-z&&[^b]], a*+.
+    """
+    kind, text = wanted.key
+    if kind == "json" and (wrong := wrong_in(json.loads(text))):
+        raise GrammarError(f"structured: json {shown(text)} is no schema: {wrong} is wrong")
     measure(wanted)
     regexes = [text] if kind == "regex" else []
     for schema, _ in _schemas_of(wanted):

@@ -24,9 +24,8 @@ pytest.importorskip("llguidance")
 from mini_vllm.errors import GrammarError
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MAX_WHITESPACE, Backend, Vocabulary, make_backend
-from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.structured.scheduler import NewGrammar
-from mini_vllm.structured.schema import OF_TYPE
+from mini_vllm.structured.schema import OF_TYPE, fit_backends
 
 END = 256
 VOCABULARY = Vocabulary([*(bytes([byte]) for byte in range(END)), b""], [END])
@@ -45,7 +44,7 @@ def grammar(name: str, schema: Any) -> NewGrammar | None:
     """Its matchers; None if it does not claim to take the schema."""
     wanted = StructuredOutputs(json=schema)
     try:
-        GrammarCompiler(lambda: VOCABULARY, name).backends_for(wanted)
+        fit_backends(wanted, name)
         return backend(name).load(backend(name).compile(*wanted.key))[0]
     except (GrammarError, ValueError, RuntimeError):
         return None

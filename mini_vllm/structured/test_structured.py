@@ -11,6 +11,7 @@ import random
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
@@ -432,11 +433,30 @@ def nested(depth: int) -> dict[str, Any]:
             {"regex": "a" * (MAX_BYTES + 1)},
             f"regex has {MAX_BYTES + 1:,} bytes, at most {MAX_BYTES:,}",
         ),
-        ({"json": {"enum": [*range(20_000)]}}, f"20,000 values in enums, at most {MAX_VALUES:,}"),
         (
             {"choice": [str(i) for i in range(MAX_VALUES + 1)]},
             f"choice has {MAX_VALUES + 1:,} texts",
         ),
+    ],
+)
+def test_what_is_too_large_to_be_read_is_refused_at_sight(
+    auto: LLM, structured: Any, text: str
+) -> None:
+    with pytest.raises(GrammarError, match=text):
+        auto.generate([PROMPT], [SamplingParams(structured=structured)])
+
+
+MANY_OPTIONAL = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {f"p{i}": {} for i in range(800)},
+}
+
+
+@pytest.mark.parametrize(
+    ("structured", "text"),
+    [
+        ({"json": {"enum": [*range(20_000)]}}, f"20,000 values in enums, at most {MAX_VALUES:,}"),
         (
             {"json": nested(MAX_DEPTH + 1)},
             f"{MAX_DEPTH + 1} levels of schemas, at most {MAX_DEPTH}",
@@ -469,25 +489,6 @@ def nested(depth: int) -> dict[str, Any]:
         ),
         ({"json": {"type": "string", "pattern": "foo**"}}, "several ways"),
         ({"json": {"patternProperties": {"[a&&b]": {}}}}, "several ways"),
-    ],
-)
-def test_what_is_too_large_or_no_regex_is_refused_before_it_is_compiled(
-    auto: LLM, structured: Any, text: str
-) -> None:
-    with pytest.raises(GrammarError, match=text):
-        auto.generate([PROMPT], [SamplingParams(structured=structured)])
-
-
-MANY_OPTIONAL = {
-    "type": "object",
-    "additionalProperties": False,
-    "properties": {f"p{i}": {} for i in range(800)},
-}
-
-
-@pytest.mark.parametrize(
-    ("structured", "text"),
-    [
         ({"json": {"not": {"type": "null"}}}, 'Unimplemented keys: ["not"]'),
         ({"json": {"type": "array", "uniqueItems": True}}, 'Unimplemented keys: ["uniqueItems"]'),
         ({"json": {"type": "array", "contains": {}}}, 'Unimplemented keys: ["contains"]'),
@@ -574,8 +575,10 @@ def test_what_xgrammar_would_ignore_is_known(schema: Any, ignored: str | None) -
 
 def test_a_back_end_that_is_asked_for_does_not_hand_on(auto: LLM) -> None:
     compiler = GrammarCompiler(lambda: load_vocabulary("tiny", 2048), "xgrammar")
+    future = compiler.compile(StructuredOutputs(json={"type": "array", "uniqueItems": True}))
     with pytest.raises(GrammarError, match="json has uniqueItems, which xgrammar would ignore"):
-        compiler.compile(StructuredOutputs(json={"type": "array", "uniqueItems": True}))
+        future.result(60)
+    compiler.close()
 
 
 def test_without_the_packages_a_request_is_refused_with_the_line_that_installs_them(
@@ -618,13 +621,13 @@ def test_what_no_request_waits_for_is_not_compiled() -> None:
     compiler, asked = make_compiler(), []
     started, may_go_on = threading.Event(), threading.Event()
 
-    def ask(backend: str, kind: str, text: str) -> Any:
+    def ask(what: str, backend: str, kind: str, text: str) -> Any:
         started.set()
         asked.append(text)
         assert may_go_on.wait(60)
-        return (lambda: None), 1
+        raise GrammarError("no")
 
-    compiler._process.compile = ask  # type: ignore[method-assign]
+    compiler._process._answer = ask  # type: ignore[method-assign]
     scheduler = Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8)
     scheduler.attach(GrammarGate(compiler))
     for text in "abc":
@@ -633,7 +636,7 @@ def test_what_no_request_waits_for_is_not_compiled() -> None:
         assert started.wait(60)
     scheduler.finish_request("b", "abort")
     may_go_on.set()
-    assert compiler.compile(StructuredOutputs(regex="d")).result(60)
+    assert compiler.compile(StructuredOutputs(regex="d")).exception(60)
     assert asked == ["a", "c", "d"]
     compiler.close()
 
@@ -663,3 +666,48 @@ def test_what_was_compiled_is_kept_in_bounded_bytes() -> None:
     assert (cache.get(("regex", "c")), cache.num_bytes) == (None, 92)
     cache.put(("regex", "huge"), new, 300)
     assert cache.num_bytes == 0
+
+
+# --- where it is read -----------------------------------------------------------------------------
+
+# Python's re takes seconds for it.
+LONG_TO_READ = "(?i)" + r"[\x00-\U0010ffff]" * 1000
+
+
+@pytest.mark.parametrize(
+    "structured",
+    [
+        {"regex": LONG_TO_READ},
+        {"json": {"type": "string", "pattern": LONG_TO_READ}},
+        {"json": {"properties": {"a": {"items": {"pattern": LONG_TO_READ}}}}},
+        {"json": {"anyOf": [{"pattern": LONG_TO_READ[:1000] + str(i)} for i in range(100)]}},
+        {"json": {"enum": [*range(10**4)]}},
+        {"choice": ["x" * 100] * 1000},
+        {"grammar": "root ::= " + " | ".join('"a"' for _ in range(20_000))},
+    ],
+)
+def test_no_text_of_a_stranger_is_read_where_requests_are_served(
+    auto: LLM, structured: Any
+) -> None:
+    """Neither the thread that takes requests nor the one that steps works on it: a process does,
+    which can be killed.
+    """
+    compiler, asked = make_compiler(), []
+    is_over = threading.Event()
+
+    def ask(what: str, backend: str, kind: str, text: str) -> Any:
+        asked.append(text)
+        assert is_over.wait(60)
+        raise GrammarError("no")
+
+    compiler._process._answer = ask  # type: ignore[method-assign]
+    before = time.thread_time()
+    params = SamplingParams(structured=structured)
+    auto.engine.input_processor.read("a", [1], params)
+    assert params.structured is not None
+    future = compiler.compile(params.structured)
+    assert time.thread_time() - before < 0.3
+    is_over.set()
+    assert isinstance(future.exception(60), GrammarError)
+    assert asked == [params.structured.key[1]]
+    compiler.close()

@@ -15,9 +15,13 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+from mini_vllm.errors import GrammarError
+from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import Vocabulary, make_backend
-from mini_vllm.structured.child_process import limit_memory, questions, send, set_timers
+from mini_vllm.structured.sandbox.child_process import limit_memory, questions, send, set_timers
+from mini_vllm.structured.schema import fit_backends
 
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Warning: )?")  # in xgrammar
 
@@ -45,19 +49,26 @@ class Answers:
         self._warnings = warnings
         self.backend = cache(lambda name: make_backend(name, vocabulary))
 
-    def to(self, question: dict[str, str]) -> dict[str, str]:
-        """{"compiled": text}, or {"error": text}; with "spent" the process should not be asked
-        again.
+    def to(self, question: dict[str, str]) -> dict[str, Any]:
+        """{"found": names or text}, or {"error": text}; with "spent" the process should not be
+        asked again.
         """
         self._warnings.take()
+        kind, text = question["kind"], question["text"]
         try:
-            compiled = self.backend(question["backend"]).compile(question["kind"], question["text"])
+            if question["what"] == "fit_backends":
+                value: Any = json.loads(text) if kind == "choice" else text
+                wanted = StructuredOutputs(**{kind: value})
+                return {"found": fit_backends(wanted, question["backend"])}
+            found = self.backend(question["backend"]).compile(kind, text)
+        except GrammarError as error:
+            return {"error": str(error)}
         except Exception as error:  # whatever a library raises for what a stranger sends
             if isinstance(error, MemoryError) or "bad_alloc" in str(error):
                 return {"error": "it needs too much memory", "spent": "this process"}
             return {"error": short(str(error))}
         warning = self._warnings.take()
-        return {"error": short(warning)} if "arning" in warning else {"compiled": compiled}
+        return {"error": short(warning)} if "arning" in warning else {"found": found}
 
 
 def short(text: str) -> str:
@@ -88,10 +99,13 @@ def main() -> None:
         return
     token_bytes = [bytes.fromhex(each) for each in vocabulary["tokens"]]
     answers = Answers(Vocabulary(token_bytes, vocabulary["ends"]), Warnings())
+    # its imports are still to come
+    limit_further_memory(2 * max_bytes)
     is_limited: set[str] = set()
     for question in asked:
-        answers.backend(question["backend"])  # imports the library, which no timer should see
-        if question["backend"] not in is_limited:
+        if question["what"] == "compile" and question["backend"] not in is_limited:
+            # it imports the library, which no timer should see
+            answers.backend(question["backend"])
             limit_further_memory(max_bytes)
             is_limited.add(question["backend"])
         set_timers(seconds)

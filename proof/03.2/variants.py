@@ -213,7 +213,8 @@ class Scheduler(ReferenceScheduler):
             spare = self.num_watermark_blocks if self.running else 0
             if kv.num_blocks_needed(head, reserved, blocks) + spare > kv.num_free_blocks:
                 break
-            kv.allocate_slots(head, n, blocks)
+            if kv.allocate_slots(head, n, blocks) is None:
+                break
             stats = self.prefix_cache_stats if head.num_preemptions == 0 else self.preempted_prefix_cache_stats
             stats.record(head.num_tokens, hit)
             head.status = RequestStatus.RUNNING
@@ -395,3 +396,70 @@ class Scheduler(ReferenceScheduler):
             if victim is request:
                 return False
         return True
+
+
+# === names_of_drafting
+"""Its own state and its helpers have the names of a scheduler with drafts, which it knows nothing of."""
+
+from contextlib import contextmanager
+
+from mini_vllm.request import RequestStatus
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+from mini_vllm.scheduler import SchedulerOutput
+
+
+class Scheduler(ReferenceScheduler):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._chunks = {}
+        self._drafts = []
+        self._paces = None
+        self._output = None
+        self.proposer = "no proposer: who proposes a request for admission"
+        self.num_draft_slots = 1.5
+
+    @contextmanager
+    def _step(self):
+        self._output = SchedulerOutput()
+        try:
+            yield self._output
+        finally:
+            self._chunks = dict(self._output.num_scheduled_tokens)
+
+    def schedule(self):
+        with self._step() as output:
+            left = self.max_num_batched_tokens
+            for request in list(self.running):
+                if request.status is RequestStatus.RUNNING:
+                    left -= self._take_in(request, left)
+            if not output.preempted_req_ids:
+                self._forget(left)
+        return output
+
+    def _take_in(self, request, left):
+        n = self._clamp_new_tokens(request.num_tokens - request.num_computed_tokens, left)
+        while n and self.kv_cache_manager.allocate_slots(request, n) is None:
+            victim = self._pop_victim()
+            self._output.preempted_req_ids.append(victim.request_id)
+            self._preempt(victim)
+            if victim is request:
+                return 0
+        if n:
+            self._output.add(request, n)
+        return n
+
+    def _propose(self):
+        return self.waiting[0] if self.waiting and len(self.running) < self.max_num_seqs else None
+
+    def _forget(self, request):
+        """Admit while there is budget: request is what is left of it."""
+        while request and (head := self._propose()):
+            blocks, hit = self.kv_cache_manager.get_computed_blocks(head)
+            n = self._clamp_new_tokens(head.num_tokens - hit, request)
+            if self.kv_cache_manager.allocate_slots(head, n, blocks) is None:
+                return
+            self.waiting.popleft()
+            head.status, head.num_computed_tokens = RequestStatus.RUNNING, hit
+            self.running.append(head)
+            self._output.add(head, n)
+            request -= n

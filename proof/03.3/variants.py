@@ -153,3 +153,27 @@ class Scheduler(ReferenceScheduler):
             request.status = RequestStatus.PREEMPTED
             request.num_preemptions -= -1
             request.num_computed_tokens -= request.num_computed_tokens
+
+
+# === names_of_another_part
+"""It keeps the victim in attributes of the names that another part has, and replaces running by a new list."""
+
+from mini_vllm.request import RequestStatus
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+
+
+class Scheduler(ReferenceScheduler):
+    def _pop_victim(self):
+        self._left = self.running[-1]
+        self.running = self.running[:-1]
+        self._step = "victim"
+        return self._left
+
+    def _preempt(self, request):
+        self._output = request
+        self._drafts = ()
+        self.kv_cache_manager.free(self._output)
+        self._output.status = RequestStatus.PREEMPTED
+        self._output.num_computed_tokens = 0
+        self._output.num_preemptions += 1
+        self.waiting.appendleft(self._output)

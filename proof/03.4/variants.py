@@ -180,3 +180,39 @@ class Scheduler(ReferenceScheduler):
             self._requests.pop(request.request_id)
             self.kv_cache_manager.free(request)
         return finished
+
+
+# === names_of_drafting
+"""Its __init__ counts what has ended; two helpers have the names of a scheduler with drafts."""
+
+from mini_vllm.request import RequestStatus
+from mini_vllm.scheduler import Scheduler as ReferenceScheduler
+
+
+class Scheduler(ReferenceScheduler):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._left = 0
+
+    def _forget(self, request):
+        self.kv_cache_manager.free(request)
+        self.running.remove(request)
+        del self._requests[request.request_id]
+        self._left += 1
+
+    def _take_in_accepted(self, request, token_ids):
+        for token_id in token_ids:
+            request.append_output_token(token_id)
+            if request.maybe_finish():
+                return True
+        return False
+
+    def update_from_output(self, output, sampled_token_ids):
+        ended = []
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING:
+                request.num_computed_tokens += output.num_scheduled_tokens[request.request_id]
+                if self._take_in_accepted(request, sampled_token_ids.get(request.request_id, ())):
+                    ended.append(request)
+                    self._forget(request)
+        return ended

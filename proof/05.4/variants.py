@@ -122,3 +122,77 @@ class SpeculationStats:
     @property
     def num_accepted_tokens_per_pos(self) -> list[int]:
         return [sum(self.num_drafts_by_accepted[i:]) for i in range(1, len(self.num_drafts_by_accepted))]
+
+
+# === tuples_and_a_plain_class
+"""Drafts wait as tuples, the statistics are a plain class, and the limits come from a generator."""
+
+from collections.abc import Mapping, Sequence
+
+from mini_vllm.kv_cache import KVCacheManager as ReferenceKVCacheManager
+from mini_vllm.request import Request
+from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.spec_decode.scheduler import RUNNING
+from mini_vllm.spec_decode.scheduler import SpeculativeScheduler as ReferenceSpeculativeScheduler
+from mini_vllm.structured.scheduler import until_its_end
+
+
+class KVCacheManager(ReferenceKVCacheManager):
+    def _limits(self, request):
+        yield self.num_usable_blocks * self.block_size
+        if request.max_model_len is not None:
+            yield request.max_model_len
+
+    def num_slots(self, request, num_tokens):
+        return max(num_tokens, min([num_tokens + self.num_lookahead_tokens, *self._limits(request)]))
+
+
+class SpeculativeScheduler(ReferenceSpeculativeScheduler):
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._verified = []
+
+    def update_draft_token_ids(self, drafts):
+        for name in drafts:
+            if name in self._requests and self._requests[name].status is RUNNING and name not in self._chunks:
+                if list(drafts[name]):
+                    self._drafts[name] = tuple(drafts[name])
+
+    def _preempt(self, request):
+        super()._preempt(request)
+        self._drafts.pop(request.request_id, None)
+
+    def _take_in_accepted(self, output, sampled):
+        self._verified = [r for r in output.scheduled_requests if r.request_id in output.drafts and not r.is_finished]
+        for request in self._verified:
+            name, stats = request.request_id, self.speculation_stats
+            tokens, n = list(sampled.get(name, ())), len(output.drafts[name])
+            if tokens:
+                stats.num_drafts_by_accepted[len(tokens) - 1] += 1
+                stats.num_draft_tokens += n
+                if name in self._paces:
+                    self._paces[name].learn(n, len(tokens) - 1)
+            tokens = list(until_its_end(request, tokens))
+            for token in tokens[:-1]:
+                request.append_output_token(token)
+            request.num_computed_tokens = request.num_tokens
+            self.kv_cache_manager.cache_blocks(request)
+            request.num_computed_tokens -= output.num_scheduled_tokens[name]
+            sampled[name] = tokens[-1:]
+        return list(output.scheduled_requests)
+
+
+class SpeculationStats:
+    def __init__(self, num_drafts_by_accepted, num_draft_tokens=0):
+        self.num_drafts_by_accepted = num_drafts_by_accepted
+        self.num_draft_tokens = num_draft_tokens
+
+    num_drafts = property(lambda self: sum(self.num_drafts_by_accepted))
+
+    @property
+    def num_accepted_tokens(self):
+        return sum(i * n for i, n in enumerate(self.num_drafts_by_accepted))
+
+    @property
+    def num_accepted_tokens_per_pos(self):
+        return [sum(self.num_drafts_by_accepted[i:]) for i in range(1, len(self.num_drafts_by_accepted))]

@@ -110,7 +110,7 @@ class FrontProcess:
         requests = self.front.add_request(name, prompt, params, self._tell, {})
         self.texts[name] = []
         self.times[name] = {"arrival": self.clock.now, "scheduled": None, "tokens": []}
-        self.metrics.started(name, len(prompt), self.clock())
+        self.metrics.started(requests, name)
         return Add.of(requests)
 
     # --- from the engine

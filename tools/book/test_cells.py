@@ -439,7 +439,7 @@ def test_a_lab_is_red_with_the_stub_and_green_with_the_reference(page: Any, site
     assert "lab-failed" in ideas.first.locator("summary").get_attribute("class"), "what is red comes first"
     write(page, lab, "def oops(:")
     run(page, lab, "0 of 1")
-    assert "Python cannot read the file" in lab.output.inner_text()
+    assert "line 1: invalid syntax\ndef oops(:\nPython cannot read it." in lab.output.inner_text()
 
 
 class Clock:

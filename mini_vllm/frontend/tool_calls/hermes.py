@@ -6,14 +6,16 @@ Source: hermes_tool_parser.py in vllm/tool_parsers.
 """
 
 import json
+import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 CALL = "<tool_call>"  # the first character of a tag stands nowhere else in it
 END_CALL = "</tool_call>"
 SPACE = frozenset(" \t\r\n")
+MAX_HEAD = 256  # characters between a tag and the arguments behind it
 
 
 class AssistantDelta(NamedTuple):
@@ -61,6 +63,8 @@ class HermesParser:
     """
 
     keeps_space = False  # True: space beside a call is kept where text stands on both sides
+    head = re.compile("")  # what stands before the arguments of a call; its one group is the name
+    ends_head = "{"  # characters that a head does not have
 
     def __init__(self) -> None:
         self._state: Callable[[str], None] = self._text  # takes a character
@@ -128,6 +132,35 @@ class HermesParser:
         else:
             self._refuse(character)
 
+    def _take(self, character: str, space: Collection[str], *tags: str) -> str:
+        """The tag that is whole with this character, or "". Space may stand before a tag."""
+        held = self._held + character
+        if character in space and not self._held:
+            self._raw.append(character)
+        elif any(tag.startswith(held) for tag in tags):
+            self._held = held
+            return held if held in tags else ""
+        else:
+            self._refuse(character)
+        return ""
+
+    def _read_head(self, character: str) -> None:
+        """In the name of a call, and what stands between it and the arguments.
+
+        Where the tag comes again it was no call, and the next one may begin.
+        """
+        head = self._held
+        if character == "{" and (found := self.head.fullmatch(head)):
+            self._raw += head
+            self._object = NamedArguments(found[found.lastindex or 0])
+            self._enter(self._read, character)
+        elif character in self.ends_head or len(head) == MAX_HEAD:
+            self._refuse(character)
+        else:
+            self._held += character
+            if self._held.endswith(self._begin):
+                self._refuse("")
+
     def _read(self, character: str) -> None:
         """In the object that is a call, perhaps."""
         if not self._object.take(character):
@@ -145,14 +178,8 @@ class HermesParser:
 
     def _close(self, character: str) -> None:
         """Between a whole call and its end tag."""
-        if character in self._before_end and not self._held:
-            self._raw.append(character)
-        elif self._end.startswith(self._held + character):
-            self._held += character
-            if self._held == self._end:
-                self._accept()
-        else:
-            self._refuse(character)
+        if self._take(character, self._before_end, self._end):
+            self._accept()
 
     def _refuse(self, character: str) -> None:
         """It was no call. What may have been an end tag may be the beginning of the next one."""
@@ -174,6 +201,15 @@ class HermesParser:
         if not (self.keeps_space and self._has_text):
             self._space = []
         self._raw, self._is_behind_call = [], True
+
+
+def sendable(name: str, arguments: Any) -> tuple[str, str]:
+    """A call with its arguments as JSON. Raises ValueError for half of a character, and for a
+    number that JSON has not.
+    """
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    (name + text).encode()
+    return name, text
 
 
 class JsonObject:
@@ -214,12 +250,8 @@ class JsonObject:
         with suppress(ValueError, RecursionError):
             found = json.loads(self.written())
             name, given = found.get("name"), found.get("arguments", found.get("parameters"))
-            arguments = json.dumps(
-                {} if given is None else given, ensure_ascii=False, allow_nan=False
-            )
             if isinstance(name, str) and isinstance(given, dict | None):
-                (name + arguments).encode()  # half of a character cannot be sent
-                return name, arguments
+                return sendable(name, given or {})
         return "", ""
 
 

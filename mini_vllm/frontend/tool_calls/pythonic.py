@@ -6,14 +6,13 @@ Llama 3.2 and 4, ToolACE. Source: pythonic_tool_parser.py in vllm/tool_parsers.
 """
 
 import ast
-import json
 import re
 import warnings
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
-from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject
+from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject, sendable
 
 MAX_DEPTH = 64  # of brackets
 NO_CALLS = (SyntaxError, AttributeError, TypeError, ValueError, RecursionError, MemoryError)
@@ -105,6 +104,4 @@ def read_calls(found: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
         if call.args or name not in names:
             raise ValueError("no call of a tool by the names of its arguments")
         values = {arg.arg[:-1]: ast.literal_eval(arg.value) for arg in call.keywords}
-        arguments = json.dumps(values, ensure_ascii=False, allow_nan=False)
-        arguments.encode()  # half of a character cannot be sent
-        yield name, arguments
+        yield sendable(name, values)

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from mini_vllm.frontend.tool_calls.hermes import SPACE, HermesParser, JsonObject, hold
+from mini_vllm.frontend.tool_calls.hermes import SPACE, HermesParser, JsonObject, hold, sendable
 
 FUNCTION, END_FUNCTION = "<function=", "</function>"
 PARAMETER = re.compile(r"(?s)<parameter=([^<>]*)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=))")
@@ -51,16 +51,10 @@ class Qwen3CoderParser(HermesParser):
         self._go_on(text)
 
     def _wait(self, character: str) -> None:
-        if character in SPACE and not self._held:
-            self._raw.append(character)
-        elif not FUNCTION.startswith(self._held + character):
-            self._refuse(character)
-        else:
-            self._held += character
-            if self._held == FUNCTION:
-                self._raw.append(FUNCTION)
-                self._object = XmlFunction(self._parameters)
-                self._enter(self._read)
+        if self._take(character, SPACE, FUNCTION):
+            self._raw.append(FUNCTION)
+            self._object = XmlFunction(self._parameters)
+            self._enter(self._read)
 
 
 class XmlFunction(JsonObject):
@@ -83,10 +77,8 @@ class XmlFunction(JsonObject):
         found = PARAMETER.findall(body)
         arguments = {key: value_of(value, schema.get(key)) for key, value in found}
         with suppress(ValueError, RecursionError):
-            text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
-            (name + text).encode()  # half of a character cannot be sent
             if name and "<" not in name and not PARAMETER.sub("", body).strip():
-                return name, text
+                return sendable(name, arguments)
         return "", ""
 
 

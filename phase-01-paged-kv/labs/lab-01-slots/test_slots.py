@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from labkit import cases, check, concept, search
+from labkit import cases, check, concept, far, search
 
 
 def slots_of(lab, tables, requests, positions, block_size):
@@ -117,10 +117,14 @@ def test_positions_in_any_order(lab):
     expect(lab, "slots of positions 0, 2, 1, 3", [[5]], [0] * 4, [0, 2, 1, 3], 4, [20, 22, 21, 23])
 
 
+MANY_REQUESTS, MANY_COLUMNS = far(70_000, 300_000), far(1_200_000, 5_000_000)
+
+
 @concept("Rows, columns and tokens are as many as the arrays hold.", invariant="I1")
 @cases(
     requests=(300, 1, 2, range(300), [0] * 300, range(2, 602, 2)),
-    columns=(1, 40_000, 1, [0, 0], [0, 39_999], [1, 40_000]),
+    rows=(MANY_REQUESTS, 1, 2, [0, MANY_REQUESTS - 1], [0, 0], [2, 2 * MANY_REQUESTS]),
+    columns=(1, MANY_COLUMNS, 1, [0, 0], [0, MANY_COLUMNS - 1], [1, MANY_COLUMNS]),
     tokens=(1, 2, 40_000, [0] * 70_000, range(70_000), range(40_000, 110_000)),
 )
 def test_many(lab, case):
@@ -162,9 +166,10 @@ def test_a_shared_block(lab):
     above_uint32=(2_000_000_001, 16, 32_000_000_016),
     of_3=(2_000_000_001, 3, 6_000_000_003),
     of_1000=(2**31 - 1, 1000, 2_147_483_647_000),
+    above_float64=(2**31 - 1, 2**31 - 1, (2**31 - 1) ** 2),
 )
 def test_a_large_cache(lab, case):
-    """float32 would round 3,200,000,007 to a multiple of 256."""
+    """float32 would round 3,200,000,007 to a multiple of 256, and float64 those near 2**62 to multiples of 512."""
     block, block_size, slot = case
     num_tokens = min(block_size, 8)
     what = f"slots of a request that owns block {block:,}, of {block_size} slots"

@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from labkit import cases, check, concept, search
+from labkit import cases, check, concept, far, search
 
 CANARY = -7.0  # what stands in every slot at first
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}  # by the bytes of a number
@@ -49,13 +49,17 @@ class Layer:
         self.slots = metadata.slot_mapping.tolist()
         self.see = check(self.draw)
         backend = backend or self.lab.ReferenceBackend()
-        backend.write_kv(self.key, self.value, *self.memory.unbind(), metadata)
+        self.returned = backend.write_kv(self.key, self.value, *self.memory.unbind(), metadata)
 
     def draw(self):
-        """The first number of each slot."""
+        """The first number of each slot, in some blocks: those of the first slots, if there are many."""
         slots = f"[{', '.join(map(str, self.slots[:12]))}{', ...' if len(self.slots) > 12 else ''}]"
         lines = [f"slots {slots}, blocks of {self.block_size}; . is untouched"] if self.slots else []
-        for block, (keys, values) in enumerate(zip(self.key_cache, self.value_cache)):
+        blocks = range(len(self.key_cache))
+        if len(blocks) > 16:
+            blocks = dict.fromkeys(slot // self.block_size for slot in self.slots[:12] if slot >= 0)
+        for block in blocks:
+            keys, values = self.key_cache[block], self.value_cache[block]
             numbers = [
                 " ".join("." if x == CANARY else f"{x:g}" for x in each[:, 0, 0].tolist()) for each in (keys, values)
             ]
@@ -92,6 +96,7 @@ def test_two_caches(lab):
     layer.write([5, 6])
     layer.expect(row=0, block=1, offset=1)
     layer.expect(row=1, block=1, offset=2)
+    layer.see("the type of what write_kv() returns", type(layer.returned).__name__, equals="NoneType")
 
 
 @concept("A decode is a batch of one row, and goes to one slot.", invariant="I1")
@@ -143,11 +148,19 @@ def test_every_head_is_stored(lab, case):
     layer.expect(row=1, block=1, offset=2)
 
 
+MANY_ROWS, MANY_BLOCKS = far(17_000, 60_000), far(2**20 + 2, 2**21)
+
+
 @concept("A step may have many rows, and a cache many slots.", invariant="I1")
-@cases(rows=(300, 80, 4, [*range(1, 301)]), slots=(2, 2200, 16, [35_000, 35_001]))
+@cases(
+    rows=(MANY_ROWS, MANY_ROWS // 4 + 1, 4, [*range(1, MANY_ROWS + 1)]),
+    slots=(2, 2200, 16, [35_000, 35_001]),
+    slots_above_float32=(2, MANY_BLOCKS, 16, [16 * MANY_BLOCKS - 18, 16 * MANY_BLOCKS - 17]),
+)
 def test_many(lab, case):
+    """float32 would round the slot 2**24 + 15, the last one of its block, to the first one of the next block."""
     *sizes, slots = case
-    layer = Layer(lab, *sizes)
+    layer = Layer(lab, *sizes, 1, 1, torch.bfloat16) if sizes[1] > 10_000 else Layer(lab, *sizes)
     layer.key, layer.value = layer.key % 64, layer.value % 64
     layer.write(slots)
     for row in (0, len(slots) - 1):

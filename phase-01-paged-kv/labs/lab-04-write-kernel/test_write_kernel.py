@@ -2,7 +2,7 @@
 
 import torch
 
-from labkit import cases, check, concept, search
+from labkit import cases, check, concept, far, search
 from labkit.kernels.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -49,7 +49,8 @@ class Step:
 
     def draw(self):
         """The first number of each slot."""
-        lines = [f"slots of the tokens {self.slots}; . is untouched"]
+        slots = str(self.slots) if len(self.slots) < 16 else f"[... {', '.join(map(str, self.slots[-4:]))}]"
+        lines = [f"slots of the tokens {slots}; . is untouched"]
         for name, cache in (("keys", self.key_cache), ("values", self.value_cache)):
             first = cache.flatten(0, 1)[:, 0, 0].tolist()
             lines.append(f"{name:7} " + " ".join("." if x == CANARY else f"{x:g}" for x in first))
@@ -112,6 +113,18 @@ def test_rows_of_every_size(lab, case):
     step.write([4, 5][:num_tokens])
     for token in range(num_tokens):
         step.expect(token, slot=4 + token)
+
+
+@concept("A token may have thousands of numbers, and a step thousands of tokens.", invariant="I1", illustrates=True)
+@cases(numbers=(far(2_060, 4_200), 1), tokens=(1, far(1_100, 2_500)))
+def test_many(lab, case):
+    """All tokens but the last are padding."""
+    head_dim, num_tokens = case
+    step = Step(num_tokens, 1, head_dim)
+    step.write([-1] * (num_tokens - 1) + [6])
+    step.see(f"what is touched out of place, by {num_tokens} tokens of {head_dim} numbers", step.strays, equals=[])
+    step.expect_untouched([0, 1, 2, 3, 4, 5, 7])
+    step.expect(token=num_tokens - 1, slot=6)
 
 
 @concept("A range is padded to a power of two; what it holds beyond ROW is neither loaded nor stored.", invariant="I3")

@@ -1,11 +1,12 @@
 """Lab 01.5: the attention kernel, a row and a head a program. Tiny shapes, since without a GPU it is interpreted."""
 
 import math
+from itertools import accumulate
 
 import numpy as np
 import torch
 
-from labkit import cases, check, concept, search
+from labkit import cases, check, concept, far, search
 from labkit.kernels.strays import watched
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -45,9 +46,10 @@ class Batch:
             if seed is None:
                 keys, values = torch.zeros(size), torch.arange(size[0])[:, None, None].expand(size).float()
             self.histories.append((keys, values))
-            for position in range(size[0]):
-                place = table[position // block_size], position % block_size
-                caches[0][place], caches[1][place] = keys[position], values[position]
+            for column, block in enumerate(table[: -(-size[0] // block_size)]):
+                seen = slice(column * block_size, min((column + 1) * block_size, size[0]))
+                places = slice(0, seen.stop - seen.start)
+                caches[0][block, places], caches[1][block, places] = keys[seen], values[seen]
         self.caches = [guarded(cache.to(self.dtype))[0] for cache in caches]
         self.num_rows = sum(num_tokens for _, _, num_tokens in requests)
 
@@ -70,7 +72,7 @@ class Batch:
         return lab.AttentionMetadata(
             positions=numbers(positions, torch.int64),
             slot_mapping=numbers([-1] * (self.num_rows + self.num_padded), torch.int64),
-            query_start_loc=numbers([sum(lens[:i]) for i in range(len(lens) + 1)]),
+            query_start_loc=numbers([*accumulate(lens, initial=0)]),
             seq_lens=numbers(lengths),
             block_tables=numbers(tables),
             block_size=self.block_size,
@@ -111,10 +113,13 @@ class Batch:
         """Whose rows there are, and where their keys lie."""
         lines, row = [f"blocks of {self.block_size}"], 0
         for i, (table, start, num_tokens) in enumerate(self.requests):
+            if num_tokens == 0:
+                continue
             rows = f"row {row}" if num_tokens == 1 else f"rows {row} to {row + num_tokens - 1}"
             last = start + num_tokens - 1
             positions = f"position {start}" if num_tokens == 1 else f"positions {start} to {last}"
-            where = f"{positions} of 0 to {last}   blocks {' '.join(map(str, table))}" if table != [0] else "no tokens"
+            blocks = " ".join(map(str, table if len(table) < 16 else [*table[:8], "...", table[-1]]))
+            where = f"{positions} of 0 to {last}   blocks {blocks}" if table != [0] else "no tokens"
             lines.append(f"request {i}   {rows}: {where}")
             row += num_tokens
         return "\n".join(lines)
@@ -189,6 +194,26 @@ def test_blocks_lie_anywhere(lab):
     Batch([([5, 1, 3], 8, 1)], background=50.0).expect_means(lab, [4.0])
 
 
+@concept(
+    "Requests, heads, blocks and keys of a block are as many as the arrays hold.", invariant="I1", illustrates=True
+)
+@cases(
+    requests=(far(2_000, 40_000), 4, 2, 1),
+    heads=(1, 4, 2, far(66, 200)),
+    blocks=(1, 1, far(130, 1_200), 1),
+    keys_of_a_block=(1, far(300, 800), 2, 1),
+)
+def test_many(lab, case):
+    """The last request alone has a row, and sees all keys of its blocks."""
+    num_requests, block_size, num_blocks, num_heads = case
+    last = block_size * num_blocks - 1
+    batch = Batch([([0], 0, 0)] * (num_requests - 1) + [(list(range(1, num_blocks + 1)), last, 1)], block_size)
+    see = check(batch.draw)
+    got = batch.attend(lab, torch.zeros(1, num_heads, 2, device=DEVICE))
+    what = f"means of {num_heads} heads of the last of {num_requests} requests, {num_blocks} blocks of {block_size}"
+    batch.expect(see, what, got, torch.full((1, num_heads, 2), last / 2, dtype=torch.float64))
+
+
 @concept("A window of w keeps the last w positions, the row's own among them.", invariant="I1", illustrates=True)
 @cases(
     only_itself=(1, 5, [5.0]), middle=(3, 5, [4.0]), edge=(2, 5, [4.5]), wider_than_all=(9, 5, [2.5]),
@@ -207,9 +232,22 @@ def test_rows_with_windows(lab):
 
 @concept("A window that is wider than the past begins at position 0, and not before the table.", invariant="I1")
 def test_a_wide_window(lab):
-    batch = Batch([([1, 2], 4, 1), ([3, 4], 4, 1)])
-    batch.expect_means(lab, [2.0, 2.0], sliding_window=40)
-    check(batch.draw)("what is touched out of place", batch.strays, equals=[])
+    for window in 40, 2**31 - 1:
+        batch = Batch([([1, 2], 4, 1), ([3, 4], 4, 1)])
+        batch.expect_means(lab, [2.0, 2.0], sliding_window=window)
+        check(batch.draw)("what is touched out of place", batch.strays, equals=[])
+
+
+@concept(
+    "A window may have any number of positions, and the one before it is not seen.", invariant="I1", illustrates=True
+)
+def test_a_long_window(lab):
+    window = far(1_050, 2_000)
+    batch = Batch([([3, 1, 2], window + 99, 1)], block_size=2048)
+    see = check(batch.draw)
+    got = batch.attend(lab, torch.zeros(1, 1, 2, device=DEVICE), sliding_window=window)
+    expected = torch.full((1, 1, 2), 99 + (window + 1) / 2, dtype=torch.float64)
+    batch.expect(see, f"mean of the last {window} of {window + 100} positions", got, expected)
 
 
 @concept("What a row does not see is not summed: 0 times NaN is NaN.", invariant="I5", illustrates=True)
@@ -342,7 +380,7 @@ def test_grouped_heads(lab, case):
     beyond_float16=([7e4] * 3 + [8e4] * 3, 4.0),
     below_float16=([-8e4] * 3 + [-7e4] * 3, 4.0),
     thirty_thousand_below=([-3.1e4] * 6, 2.5),
-    far_below=([-1e30] * 6, 2.5),
+    far_below=([-2e38] * 6, 2.5),
 )
 def test_large_scores(lab, case):
     """The last block has two slots that the row does not see, whose keys are 0."""
@@ -374,14 +412,17 @@ def test_half_precision(lab, case):
 
 
 @concept("Many small weights are a large one: no key in sight is too quiet to count.", invariant="I2")
-@cases(ten_below=10.0, thirteen_below=13.0)
+@cases(ten_below=(10.0, 16), thirteen_below=(13.0, 16), sixty_below=(60.0, 256))
 def test_many_quiet_keys(lab, case):
-    """The first key has the largest score and the value 1, the 63 others the value 3. Without them the mean is 1."""
-    batch = Batch([([1, 2, 3, 4], 63, 1)], block_size=16, head_dim=1)
-    for cache, first, others in ((batch.caches[0], 0.0, -case), (batch.caches[1], 1.0, 3.0)):
+    """The first key has the largest score and the value 1, the others the value 3. Without them the mean is 1; keys
+    that are 60 below weigh nothing, even together."""
+    below, size = case
+    num_quiet = 4 * size - 1
+    batch = Batch([([1, 2, 3, 4], num_quiet, 1)], block_size=size, head_dim=1)
+    for cache, first, others in ((batch.caches[0], 0.0, -below), (batch.caches[1], 1.0, 3.0)):
         cache[1:], cache[1, 0] = others, first
-    weight = 63 * math.exp(-case)
-    see = check(lambda: f"blocks of 16; scores 0 and 63 times {-case}, values 1 and 63 times 3")
+    weight = num_quiet * math.exp(-below)
+    see = check(lambda: f"blocks of {size}; scores 0 and {num_quiet} times {-below}, values 1 and {num_quiet} times 3")
     got = batch.attend(lab, torch.ones(1, 1, 1, device=DEVICE), scale=1.0)
     mean = (1 + 3 * weight) / (1 + weight)
     batch.expect(see, "the weighted mean", got, torch.full((1, 1, 1), mean, dtype=torch.float64))

@@ -1,6 +1,6 @@
 """Lab 01.6: who gets room in stretches and in blocks, and what the slots are good for."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 def stretched(lab, picture, arrival=""):
@@ -118,13 +118,14 @@ def test_holes_join(lab):
 @concept("Holes follow from the stretches that are there now: two memories, or one that has changed.", invariant="I1")
 def test_holes_are_counted_afresh(lab):
     memory, other = stretched(lab, "00..11.."), stretched(lab, "00..11......")
-    see = check(picture, memory)
-    see("holes()", memory.holes(), equals=[range(2, 4), range(6, 8)])
+    see, first = check(picture, memory), memory.holes()
+    see("holes()", first, equals=[range(2, 4), range(6, 8)])
     see("holes() of a longer memory with the same stretches", other.holes(), equals=[range(2, 4), range(6, 12)])
     memory.stretches[0] = range(2, 4)
     see("holes(), after request 0 left and came back", memory.holes(), equals=[range(0, 2), range(6, 8)])
     memory.holes().clear()
     see("holes(), after the caller emptied the list of the last call", memory.holes(), [range(0, 2), range(6, 8)])
+    see("the list of the first call, which the caller kept", first, equals=[range(2, 4), range(6, 8)])
 
 
 @concept("A memory may have many slots and many requests; a hole far behind is one like the others.", invariant="I1")
@@ -333,6 +334,19 @@ def test_what_nobody_holds(lab, case):
     see = check(moment, memory, jobs, written, refused)
     got = lab.usage_of(memory, jobs, written, refused)
     see("stranded and free slots", (got.stranded, got.free), equals=expected)
+
+
+@concept("No number of slots stands for anything: a memory may have millions.", invariant="I6", illustrates=True)
+def test_millions_of_slots(lab):
+    num_blocks = far(5_000, 50_000)
+    memory = lab.PagedMemory(1000 * num_blocks, 1000)
+    see = check(picture, memory)
+    see("answer of allocate(0, 3001)", memory.allocate(0, 3001), equals=True)
+    jobs, left = [lab.Job(3001, 7)], 1000 * num_blocks - 4000
+    for refused, expected in (None, (0, left)), (left, (left, 0)), (left + 1, (0, left)):
+        got = lab.usage_of(memory, jobs, {0: 3001}, refused)
+        see(f"used, reserved and wasted slots, refused is {refused}", got[:3], equals=(3001, 7, 992))
+        see(f"stranded and free slots, refused is {refused}", (got.stranded, got.free), equals=expected)
 
 
 @concept(

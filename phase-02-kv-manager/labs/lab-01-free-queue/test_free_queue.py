@@ -155,14 +155,17 @@ def test_ids_are_no_order(lab):
 @concept("Ids may be far apart: what a queue costs does not grow with them.", invariant="I5")
 @cases(made="FreeKVCacheBlockQueue", append="append_n", prepend="prepend_n")
 def test_ids_that_are_far_apart(lab, case):
-    block = lab.KVCacheBlock(10**15)
-    queue = lab.FreeKVCacheBlockQueue([block] if case == "FreeKVCacheBlockQueue" else [])
+    ids = [10**6, 10**9, 2**31 - 1, 10**15, 2**63 - 1, 2**64]
+    blocks = [lab.KVCacheBlock(block_id) for block_id in ids]
+    queue = lab.FreeKVCacheBlockQueue(blocks if case == "FreeKVCacheBlockQueue" else [])
     see = check(lab.draw.queue, queue)
     if case != "FreeKVCacheBlockQueue":
-        getattr(queue, case)([block])
-    see(f"blocks after {case}() of block 10**15", queue.block_ids(), equals=[10**15])
-    queue.remove(block)
-    see("blocks after it was removed", queue.block_ids(), equals=[])
+        getattr(queue, case)(blocks)
+    see(f"blocks after {case}()", queue.block_ids(), equals=ids)
+    for block in blocks[::2]:
+        queue.remove(block)
+    see("blocks after every other one was removed", queue.block_ids(), equals=ids[1::2])
+    see("the same, taken one by one", drain(queue, 3), equals=ids[1::2])
 
 
 @concept("What a block holds, and how often, says nothing about the order.", invariant="I1")
@@ -440,6 +443,21 @@ def a_few_at_once(queue, blocks):
         queue.prepend_n(taken)
 
 
+def a_hundred_at_once(queue, blocks):
+    """A hundred from the front to the back."""
+    for _ in blocks[::100]:
+        queue.append_n(queue.popleft_n(100))
+
+
+def from_behind_a_hole(queue, blocks):
+    """The first block leaves by its name, the next one as the first, and both go to the back."""
+    for _ in blocks:
+        first = queue.popleft()
+        queue.prepend_n([first])
+        queue.remove(first)
+        queue.append_n([first, queue.popleft()])
+
+
 def nothing(queue, blocks):
     """All that moves no block: nothing is taken or put in, and the number is read."""
     for _ in blocks:
@@ -467,20 +485,26 @@ def in_short_queues(lab, work, count):
 
 @concept("A call costs the same, however long the queue is.", invariant="I5")
 @cases(
-    from_the_middle=from_the_middle, from_the_ends=from_the_ends, a_few=a_few_at_once, nothing=nothing, refused=refused
-)
+    from_the_middle=from_the_middle, from_the_ends=from_the_ends, a_few=a_few_at_once, a_hundred=a_hundred_at_once,
+    behind_a_hole=from_behind_a_hole, nothing=nothing, refused=refused,
+)  # fmt: skip
 def test_a_long_queue(lab, case):
     see = check()
     what = {
         from_the_middle: "blocks that leave and come back",
         from_the_ends: "the last block, which leaves and comes back",
         a_few_at_once: "three blocks at once that leave and come back",
+        a_hundred_at_once: "a hundred blocks at once, from the front to the back",
+        from_behind_a_hole: "the first block, which is removed, and the next one, which is taken",
         nothing: "calls of nothing, and of the number",
         refused: "calls that are refused",
     }[case]
     # few moves first: the slowest queues are found before they take all the time there is
-    steps = ((2_500, 500), (10_000, 2_000), (40_000, 8_000)), ((20_000, 30), (20_000, 300), (20_000, 1_500))
-    for length, moves in steps[case is not from_the_middle]:
+    steps = {
+        from_the_middle: ((2_500, 500), (10_000, 2_000), (40_000, 8_000)),
+        a_hundred_at_once: ((40_000, 20_000),),
+    }
+    for length, moves in steps.get(case, ((20_000, 30), (20_000, 300), (20_000, 1_500))):
         blocks, queue = make(lab, scaled(length))
         moving = blocks[: -1 - scaled(moves) : -1]
         as_fast = costs_the_same(partial(case, queue, moving), partial(in_short_queues, lab, case, len(moving)))

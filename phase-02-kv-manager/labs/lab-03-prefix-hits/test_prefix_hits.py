@@ -1,6 +1,6 @@
 """Lab 02.3: the name of a block, and the longest prefix that is found."""
 
-from labkit import attempt, cases, check, concept, walk
+from labkit import attempt, cases, check, concept, far, walk
 
 
 def make(lab, tokens, name="a", salt=None):
@@ -31,9 +31,8 @@ def picture(*requests):
     for request in requests:
         tokens = request.all_token_ids
         text = "".join(map(chr, tokens)) if 32 <= min(tokens) <= max(tokens) < 1000 else " ".join(map(str, tokens))
-        lines.append(
-            f"{request.request_id}  {text if len(text) < 60 else text[:57] + '...'}  salt {request.cache_salt!a}"
-        )
+        salt = ascii(request.cache_salt)[:90]
+        lines.append(f"{request.request_id}  {text if len(text) < 60 else text[:57] + '...'}  salt {salt}")
     return "\n".join(lines)
 
 
@@ -63,6 +62,9 @@ def test_equal_prefixes_have_equal_names(lab, case):
     see("blocks of equal prefix whose names are equal", [x == y for x, y in zip(ours, theirs)], equals=[True, True])
 
 
+MANY = far(5_000, 50_000)
+
+
 @concept("Requests with different salts never share, and those with the same salt do.", invariant="I1")
 @cases(
     same=("tenant", "tenant", True),
@@ -72,7 +74,7 @@ def test_equal_prefixes_have_equal_names(lab, case):
     word_none=("None", None, False),
     blank=("tenant ", "tenant", False),
     capital=("Tenant", "tenant", False),
-    equal_beginning=(80 * "x" + "1", 80 * "x" + "2", False),
+    equal_beginning=(MANY * "x" + "1", MANY * "x" + "2", False),
     accent_apart=("\u00e9", "e\u0301", False),
 )
 def test_salt(lab, case):
@@ -132,14 +134,16 @@ def test_names_are_chained(lab, case):
     equal_sum=([97, 98], [98, 97]),
     equal_hash_of_an_int=([5, 98], [5 + 2**61 - 1, 98]),
     equal_hash_below_0=([5, -1], [5, -2]),
+    equal_but_for_the_last=([7] * MANY + [1], [7] * MANY + [2]),
+    equal_but_for_the_middle=([7] * MANY + [1] + [7] * MANY, [7] * MANY + [2] + [7] * MANY),
 )
 def test_tokens_count_whole(lab, case):
     for hash_function in ("exact", "sha256"):
-        kv = lab.KVCacheManager(8, 2, hash_function=hash_function)
+        kv = lab.KVCacheManager(8, len(case[0]), hash_function=hash_function)
         a, b = make(lab, case[0]), make(lab, case[1], name="b")
         see = check(picture, a, b)
         same = kv._block_hashes(a)[0] == kv._block_hashes(b)[0]
-        see("whether a and b have the same name", bool(same), equals=False)
+        see(f"whether a and b, of one block of {len(case[0])}, have the same name", bool(same), equals=False)
 
 
 @concept("Token 0 is a token: a block of zeros is full, has a name and is found.", invariant="I2")

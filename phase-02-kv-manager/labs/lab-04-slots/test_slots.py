@@ -128,6 +128,25 @@ def test_price_of_hits(lab, case):
         see(what, got, equals=expected)
 
 
+@concept(
+    "The price is counted at each call: other requests take and free blocks meanwhile.",
+    invariant="I2",
+    illustrates=True,
+)
+def test_the_price_is_counted_afresh(lab):
+    kv = lab.KVCacheManager(12, 2)
+    a, other, b = make(lab, "abcd"), make(lab, "x", name="other"), make(lab, "abcdefgh", name="b")
+    admit(kv, a)
+    finish(lab, kv, a)
+    admit(kv, other)
+    hits, _ = kv.get_computed_blocks(b)
+    see = check(lab.draw.blocks, kv, "other", "b")
+    see("blocks needed for 8 tokens, with 2 free hits", kv.num_blocks_needed(b, 8, hits), equals=4)
+    kv.block_pool.touch(hits[:1])
+    kv.free(other)
+    see("the same, after one hit was held, and a block of another request freed", kv.num_blocks_needed(b, 8, hits), 3)
+
+
 @concept("The price names what leaves the queue, also if the tokens asked about end within the hits.", invariant="I2")
 @cases(within_the_hits=(2, 2), at_their_end=(4, 2), one_more=(5, 3))
 def test_price_within_the_hits(lab, case):
@@ -415,8 +434,10 @@ def test_only_hits(lab):
     finish(lab, kv, a)
     b = make(lab, "abcdef", name="b")
     see = check(lab.draw.blocks, kv, "b")
-    see("new blocks for 0 tokens behind 2 hits", ids(admit(kv, b, 0)), equals=[])
-    see("the block table of b", kv.get_block_ids("b"), equals=[1, 2])
+    hits, _ = kv.get_computed_blocks(b)
+    see("new blocks for 0 tokens behind 2 hits", ids(allocate(kv, b, 0, hits)), equals=[])
+    hits.clear()
+    see("the block table of b, after the caller emptied the list of hits", kv.get_block_ids("b"), equals=[1, 2])
     see("free blocks", kv.free_block_ids(), equals=[3])
 
 
@@ -609,6 +630,25 @@ def test_guesses(lab, case):
         got.append(found(lab, kv, TEXT))
     expected = [length // size * size for length in range(num_known + 1, num_known + 2 * size + 1)]
     see("tokens that are found after each further token; all guesses were wrong", got, equals=expected)
+
+
+@concept(
+    "What was left for later, since it held guesses, is forgotten when the request is freed.",
+    invariant="I4",
+    illustrates=True,
+)
+@cases(finished="FINISHED_STOPPED", preempted="PREEMPTED")
+def test_an_id_comes_again_after_guesses(lab, case):
+    """5 known tokens and 12 guesses, blocks of 4: of five blocks the first is published."""
+    kv = lab.KVCacheManager(24, 4)
+    for text in "abcde", "uvwxy", "ABCDE":
+        a = make(lab, text)
+        see = check(lab.draw.blocks, kv, "a")
+        allocate(kv, a, 17)
+        see(f"tokens of {text} that are found", found(lab, kv, text), equals=4)
+        a.num_computed_tokens, a.status = 5, getattr(lab.RequestStatus, case)
+        kv.free(a)
+        see(f"the same, after a was freed as {case} with 5 tokens computed", found(lab, kv, text), equals=4)
 
 
 @concept("Two managers know nothing of each other.", invariant="I4", illustrates=True)

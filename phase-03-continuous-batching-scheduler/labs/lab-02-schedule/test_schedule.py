@@ -1,6 +1,6 @@
 """Lab 03.2: one step of the scheduler."""
 
-from labkit import Options, cases, check, concept, plan_world, play_world, walk
+from labkit import Options, cases, check, concept, far, plan_world, play_world, walk
 
 
 def make(lab, prompts=(), *, blocks=64, block_size=4, budget=64, seqs=8, max_tokens=16, caching=False):
@@ -218,10 +218,12 @@ def test_the_youngest_may_be_the_one_that_asks(lab, case):
 @concept(
     "One victim may not be enough: each refusal preempts one more, until the request has its slots.", invariant="I4"
 )
-@cases(two=3, five=6)
+@cases(two=3, five=6, hundreds=far(200))
 def test_several_give_way(lab, case):
-    scheduler, requests = make(lab, [1] * case, blocks=case, block_size=1)
-    *others, last = names(requests)
+    scheduler, _ = make(lab, blocks=case, block_size=1, budget=case, seqs=case)
+    *others, last = [*"abcdef", *(f"r{number}" for number in range(6, case))][:case]
+    for name in (*others, last):
+        add(lab, scheduler, name, [7], max_tokens=1000)
     num_tokens = case - 1
     output = scheduler.schedule()
     sampled = {name: [100] for name in (*others, last)} | {"a": [100] * num_tokens}
@@ -297,13 +299,18 @@ def test_admitted_means_last_in_running(lab, case):
     see(what, names(scheduler.running), equals=["a", "b", "c"] if case else ["a", "b", "c", "d"])
 
 
+HUNDREDS = far(400)
+
+
 @concept(
     "All that wait are admitted in one step if budget, blocks and max_num_seqs have room for them.", invariant="I3"
 )
-@cases(twelve=(12, 12, 12), forty=(40, 40, 40), as_many_as_may_run=(40, 33, 33))
+@cases(
+    twelve=(12, 12, 12), forty=(40, 40, 40), as_many_as_may_run=(40, 33, 33), hundreds=(HUNDREDS, HUNDREDS, HUNDREDS)
+)
 def test_a_crowd_is_admitted(lab, case):
     num, seqs, expected = case
-    scheduler, _ = make(lab, blocks=64, budget=64, seqs=seqs)
+    scheduler, _ = make(lab, blocks=max(64, num), budget=max(64, num), seqs=seqs)
     everybody = [f"r{number}" for number in range(num)]
     for name in everybody:
         add(lab, scheduler, name, [7])
@@ -314,6 +321,10 @@ def test_a_crowd_is_admitted(lab, case):
     )
     see("who runs", names(scheduler.running), equals=everybody[:expected])
     see("who waits", names(scheduler.waiting), equals=everybody[expected:])
+    if num == HUNDREDS:
+        scheduler.update_from_output(output, {name: [100] for name in everybody})
+        output = scheduler.schedule()
+        see("who computes in the next step", list(output.num_scheduled_tokens), equals=everybody)
 
 
 @concept(
@@ -417,6 +428,22 @@ def test_a_refusal_changes_nothing(lab):
     see("tokens that c would find", kv.get_computed_blocks(c)[1], equals=8)
 
 
+@concept(
+    "Only the manager knows whether there is room: it may keep more blocks than the prompt takes, and its None counts.",
+    invariant="I3",
+)
+def test_none_is_believed(lab):
+    scheduler, _ = make(lab, [3, 2])
+    kv = scheduler.kv_cache_manager
+    allocate_slots, kv.allocate_slots = kv.allocate_slots, lambda request, num_new_tokens, computed_blocks=(): None
+    see = check(lab.draw.scheduler, scheduler)
+    see("who computes when allocate_slots returns None", plan(scheduler.schedule()), equals="")
+    see("running", names(scheduler.running), equals=[])
+    see("waiting", names(scheduler.waiting), equals=["a", "b"])
+    kv.allocate_slots = allocate_slots
+    see("who computes when it gives slots again", plan(scheduler.schedule()), equals="a3 b2")
+
+
 @concept("A victim that comes back computes all that it knows again, its own output included.", invariant="I5")
 def test_a_victim_comes_back(lab):
     scheduler, (_, b) = make(lab, [3, 3], blocks=2, max_tokens=3)
@@ -515,6 +542,21 @@ def test_an_output_stays(lab):
     lab.drive(scheduler)
     see("what the first step computes, looked at after the second", plan(output), equals="a2")
     see("scheduled_requests of the first step, after the second", names(output.scheduled_requests), equals=["a"])
+
+
+@concept(
+    "A victim that was aborted leaves nothing behind: the next request of its name has a turn in every step.",
+    invariant="I1",
+)
+def test_the_next_one_of_the_name(lab):
+    scheduler, _ = make(lab, [3, 3], blocks=2, budget=6, max_tokens=3)
+    steps = [lab.drive(scheduler) for _ in range(3)]
+    scheduler.abort_request("b")
+    add(lab, scheduler, "b", 7)
+    see = check(lab.draw.scheduler, scheduler)
+    see("who is preempted in step 3, in which a ends", steps[2].preempted, equals=["b"])
+    got = [turn(lab, scheduler) for _ in range(3)]
+    see("the next steps: b was aborted, and a new b has a prompt of 7, budget 6", got, equals=["b6", "b1", "b1"])
 
 
 def plan_steps(rng):

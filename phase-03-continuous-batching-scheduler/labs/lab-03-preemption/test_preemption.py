@@ -140,6 +140,10 @@ def test_a_victim_is_marked(lab, case):
         preempt_one(scheduler)
         see(f"a's status, {case} others wait", a.status.name, equals="PREEMPTED")
         see("how often a was preempted", a.num_preemptions, equals=times)
+    a.num_preemptions = 2**16 - 1
+    lab.drive(scheduler)
+    preempt_one(scheduler)
+    see("how often a was preempted, the last time of very many", a.num_preemptions, equals=2**16)
 
 
 @concept(
@@ -240,13 +244,14 @@ def test_shared_blocks_stay(lab):
     shares="shares its blocks",
     gave_way_before="gave way before",
     second_choice="is a second choice",
+    nothing_is_computed="has computed nothing",
 )
 def test_only_the_place_counts(lab, case):
     special = {"almost done": {"max_tokens": 2}, "is a second choice": {"choice_index": 1}}
     scheduler = run_three(lab, special.get(case, {}))
     last = scheduler.running[-1]
     if case == "preempted often":
-        last.num_preemptions = 3
+        last.num_preemptions = 300
     elif case == "in its prompt":
         preempt_one(scheduler)
         scheduler.max_num_batched_tokens = 6
@@ -261,6 +266,11 @@ def test_only_the_place_counts(lab, case):
         prompt = scheduler.running[-1].prompt_token_ids
         scheduler.add_request(lab.Request("b", prompt, lab.SamplingParams(max_tokens=16)))
         lab.drive(scheduler)
+    elif case == "has computed nothing":
+        preempt_one(scheduler)
+        scheduler.abort_request("b")
+        scheduler.add_request(make_request(lab, "b", [7, 8, 9]))
+        scheduler.schedule()
     elif case == "gave way before":
         preempt_one(scheduler)
         lab.drive(scheduler)

@@ -1,6 +1,6 @@
 """Lab 03.4: what a step leaves behind."""
 
-from labkit import cases, check, concept, plan_world, play_world, walk
+from labkit import cases, check, concept, far, plan_world, play_world, walk
 
 
 def make(lab, prompts, *, budget=64, max_tokens=16, blocks=64, order="abcdef", **options):
@@ -64,12 +64,14 @@ def test_a_sampled_token_is_one_behind(lab):
 
 
 @concept("A step can yield several tokens; all of them count, in their order.", invariant="I2")
-def test_several_tokens_of_one_step(lab):
-    scheduler, (a,) = make(lab, [3])
+@cases(four=4, hundreds=far(300))
+def test_several_tokens_of_one_step(lab, case):
+    sampled = list(range(11, 11 + case))
+    scheduler, (a,) = make(lab, [3], **({"max_tokens": 1000, "blocks": 300, "longest": 1000} if case > 4 else {}))
     output = scheduler.schedule()
     see = check(lab.draw.scheduler, scheduler)
-    scheduler.update_from_output(output, {"a": [11, 12, 13, 14]})
-    see("a's output", a.output_token_ids, equals=[11, 12, 13, 14])
+    scheduler.update_from_output(output, {"a": list(sampled)})
+    see("a's output", a.output_token_ids, equals=sampled)
 
 
 @concept(
@@ -124,7 +126,9 @@ def test_tokens_after_the_end_are_dropped(lab, case):
 
 
 @concept(
-    "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id.", invariant="I4"
+    "A request that ends leaves at once: it is not in running, its blocks are free, and so is its id.",
+    invariant="I4",
+    illustrates=True,
 )
 @cases(eos=(2, 16, "stop"), length=(100, 1, "length"))
 def test_whoever_ends_leaves(lab, case):
@@ -250,9 +254,9 @@ def test_the_order_of_the_dictionary(lab, case):
 
 
 @concept("However many end in one step, all of them leave and all are returned.", invariant="I4")
-@cases(twenty=20, hundred=100)
+@cases(twenty=20, hundred=100, hundreds=far(300))
 def test_many_end_together(lab, case):
-    scheduler = lab.Scheduler(lab.KVCacheManager(case + 2, 4), max_num_seqs=200, max_num_batched_tokens=200)
+    scheduler = lab.Scheduler(lab.KVCacheManager(case + 2, 4), max_num_seqs=1000, max_num_batched_tokens=1000)
     everybody = [f"r{number}" for number in range(case, 0, -1)]
     for name in (*everybody, "z"):
         scheduler.add_request(lab.Request(name, [7], lab.SamplingParams(max_tokens=1 if name != "z" else 9)))
@@ -261,6 +265,7 @@ def test_many_end_together(lab, case):
     see(f"how many finished, of {case + 1}", len(finished), equals=case)
     see(f"who finished, {case} of {case + 1} in the order of the step", names(finished), equals=everybody)
     see("who runs", names(scheduler.running), equals=["z"])
+    see("how many blocks are free, all but that of z", scheduler.kv_cache_manager.num_free_blocks, equals=case)
 
 
 @concept("A request ends when it is as long as the model allows, even if max_tokens leaves more.", invariant="I3")

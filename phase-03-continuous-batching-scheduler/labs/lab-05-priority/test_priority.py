@@ -1,6 +1,8 @@
 """Lab 03.5: the order of a queue in which not everybody is equal."""
 
-from labkit import Options, cases, check, concept, plan_world, play_world, walk
+from random import Random
+
+from labkit import Options, cases, check, concept, far, plan_world, play_world, walk
 
 
 def make(lab, policy="priority", *, blocks=64, seqs=8, budget=64):
@@ -48,6 +50,7 @@ def names(requests):
     far_above_zero=(("a", 2**40 + 1, 0.0), ("b", 2**40, 9.0)),
     beyond_a_float=(("a", 2**53 + 1, 0.0), ("b", 2**53, 9.0)),
     by_the_end_of_the_id=(("request-of-the-batch-2", 5, 1.0), ("request-of-the-batch-1", 5, 1.0)),
+    by_a_number_in_the_id=(("request-9", 5, 1.0), ("request-10", 5, 1.0)),
 )
 def test_who_is_more_urgent(lab, case):
     second, first = (make_request(lab, *each) for each in case)
@@ -155,6 +158,31 @@ def test_the_least_urgent_gives_way(lab, case):
     shown = ", ".join(f"{name} {priority} at {arrival_time}" for name, priority, arrival_time in requests)
     see(f"the victim of {shown}", scheduler._pop_victim().request_id, equals=victim)
     see("who runs on, in order of admission", " ".join(names(scheduler.running)), equals=others)
+
+
+@concept("However many wait, all of them are in order.", invariant="I2")
+@cases(priority="priority", fcfs="fcfs")
+def test_a_crowd(lab, case):
+    num = far(300)
+    scheduler = make(lab, case)
+    places = Random(num).sample(range(num), num)
+    add(lab, scheduler, [(f"r{place}", 0, 0.25 * place) for place in places])
+    order = [f"r{place}" for place in (range(num) if case == "priority" else places)]
+    see = check()
+    see(f"who waits of {num}, front first", names(scheduler.waiting), equals=order)
+    see("the most that waiting holds, maxlen", getattr(scheduler.waiting, "maxlen", None), equals=None)
+
+
+@concept("However many run, the least urgent of all of them gives way.", invariant="I4")
+def test_the_victim_of_a_crowd(lab):
+    num = far(300)
+    scheduler = make(lab, seqs=num, blocks=num, budget=3 * num)
+    add(lab, scheduler, [(f"r{number}", 0, float(number)) for number in range(num)])
+    lab.drive(scheduler)
+    scheduler.running[1].priority = 9
+    see = check()
+    what = f"the victim of {num} that run; r1, the second of them, is the least urgent"
+    see(what, scheduler._pop_victim().request_id, equals="r1")
 
 
 @concept(

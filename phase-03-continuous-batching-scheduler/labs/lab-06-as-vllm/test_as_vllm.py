@@ -1,6 +1,6 @@
 """Lab 03.6: two rules in their fine print, by hand and against recorded steps of vLLM 0.33.0."""
 
-from labkit import LabFailure, cases, check, concept, make_scheduler, plan_world, play_world, walk
+from labkit import LabFailure, cases, check, concept, far, make_scheduler, plan_world, play_world, walk
 
 
 def make(lab, *, blocks=64, block_size=4, budget=64, seqs=8, caching=False, **options):
@@ -183,12 +183,16 @@ def test_a_request_that_takes_nothing(lab, case):
     see(f"may b begin with 8 tokens, all in blocks that a holds; 4 are free, {spare} are to stay free", got, expected)
 
 
+LARGE = far(1000)  # tenths of a large pool
+
+
 @concept("The share is of all blocks, the null block with them, and counts whole blocks only.", invariant="I4")
 @cases(
     of_all=(9, 0.3, 3, 6 - 1),
     rounded_down=(9, 0.39, 3, 6 - 1),
     less_than_a_block=(9, 0.09, 0, 8),
     of_usable_would_be_less=(19, 0.25, 5, 13),
+    of_thousands=(10 * LARGE - 1, 0.5, 5 * LARGE, 5 * LARGE - 2),
 )
 def test_how_much_stays_free(lab, case):
     blocks, watermark, spare, most = case

@@ -1,6 +1,6 @@
 """Lab 03.8: a scheduler that prefills or decodes, and a stream beside it."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 def make(
@@ -327,6 +327,7 @@ def test_a_hit_that_is_charged(lab, case):
     larger_than_the_budget=(21, 5, 3, 1, ["c5", "c5", "c3", "d3 e2", "c1 d1 e1"]),
     no_token_more_fits=(11, 9, 1, 1, ["c3", "d1 e2", "c1 d1 e1"]),
     another_runs=(11, 8, 3, 16, ["c3", "d3 e2", "a1 c1 d1 e1"]),
+    one_token_is_left=(9, 9, 1, 1, ["c1", "d1 e2", "c1 d1 e1"]),
 )
 def test_a_hit_is_charged_once(lab, case):
     length, budget, of_d, of_a, steps = case
@@ -462,6 +463,24 @@ def test_the_last_token_of_a_victim(lab, case):
     got += [turn(lab, scheduler) for _ in range(6)]
     what = f"the steps, budget {budget}: a comes back with {budget + 1} tokens; b and c arrive after its first step"
     see(what, got, equals=[f"a{budget}", "a1", f"b{budget}", "b1", f"c{budget}", "c1", "a1 b1 c1"])
+
+
+@concept("However many wait, all that fit are admitted; however many run, all that the budget pays for decode.",
+         invariant="I1")  # fmt: skip
+@cases(with_budget_for_all=(0, "who computes"), one_finds_it_empty=(1, "who computes, the last finds no budget"))
+def test_a_crowd(lab, case):
+    short, what = case
+    num = far(200)
+    scheduler, _ = make(lab, blocks=num, budget=num, seqs=num)
+    everybody = [f"r{number}" for number in range(num)]
+    for name in everybody:
+        add(lab, scheduler, name, [7], max_tokens=4)
+    see = check()
+    got = list(lab.drive(scheduler).scheduled)
+    see(f"who computes in the first step of {num} prompts of a token, budget {num}", got, equals=everybody)
+    scheduler.max_num_batched_tokens = num - short
+    got = list(lab.drive(scheduler).scheduled)
+    see(f"{what}, in the second step", got, equals=everybody[: num - short])
 
 
 @concept("Decodes go in the order of running, however much or little a request has said.", invariant="I3")

@@ -391,8 +391,9 @@ def test_a_large_step(lab, case):
 
 
 @concept("What was looked up before it was made is in no window.", invariant="I6")
-def test_metrics_that_come_late(lab):
-    look(lab, 4, [[HIT], [MISS]], [0.5, 0.25], before=[(64, 0), (64, 32), (64, 0)])
+@cases(a_little=[(64, 0), (64, 32), (64, 0)], very_much=[(2**60 - 20, 2**59)])
+def test_metrics_that_come_late(lab, case):
+    look(lab, 4, [[HIT], [MISS]], [0.5, 0.25], before=case)
 
 
 @concept("The rate changes when a step is observed, not when it is read, and not before.", invariant="I5")

@@ -1,6 +1,6 @@
 """Lab 03.10: what goes to main memory and comes back; what it costs; and what happens when a step fails."""
 
-from labkit import cases, check, concept, search, walk
+from labkit import cases, check, concept, far, search, walk
 
 
 class Memory:
@@ -147,6 +147,7 @@ def cost_of(lab, figures):
     pairs_alone=({"seconds_per_pair": 2}, {1: 1, 2: 4, 10: 100}),
     both=({"seconds_per_token": 2, "seconds_per_pair": 0.5}, {1: 2.25, 4: 12, 10: 45}),
     copies_do_not_count=({"seconds_per_token": 2, "seconds_per_copy": 8, "bytes_per_token": 4}, {10: 20}),
+    very_many_tokens=({"seconds_per_token": 2, "seconds_per_pair": 2}, {2**25: 2**50 + 2**26}),
 )
 def test_seconds_to_compute_again(lab, case):
     figures, expected = case
@@ -317,7 +318,11 @@ def test_who_does_not_fit(lab, case):
     see("what a reads when it has caught up", memory.read(a), equals="abcdef")
 
 
-@concept("Each in its own place: what two of them swap out in one step is copied side by side.", invariant="I2")
+@concept(
+    "Each in its own place: what two of them swap out in one step is copied side by side.",
+    invariant="I2",
+    illustrates=True,
+)
 def test_two_victims_of_a_step(lab):
     memory = Memory(lab)
     a, b = memory.begin("a", "abcde"), memory.begin("b", "vwxyz")
@@ -330,6 +335,29 @@ def test_two_victims_of_a_step(lab):
         memory.admit(request)
         memory.run()
         see(f"what {request.request_id} reads when it is back", memory.read(request)[:4], equals=text)
+
+
+@concept("However many go out in one step and come back in another, and however long they are, each has its own.",
+         invariant="I3")  # fmt: skip
+@cases(many=(far(60), 4), a_long_one=(1, far(300)))
+def test_a_crowd_comes_back(lab, case):
+    num, length = case
+    blocks = num * (length // 2 + 1)
+    memory = Memory(lab, blocks, blocks)
+    requests = [memory.begin(f"r{i}", "".join(chr(200 + i + j) for j in range(length))) for i in range(num)]
+    for request in requests:
+        memory.preempt(request)
+    memory.run()
+    see = check()
+    for request in requests:
+        memory.admit(request)
+    external = [memory.kv.num_external_tokens(request) for request in requests]
+    about = f"requests that come back: {num}, each with {length - 1} tokens"
+    see(f"num_external_tokens of each; {about}", external, equals=[length - 1] * num)
+    memory.run()
+    reads = [letter for request in requests for letter in memory.read(request)]
+    expected = [letter for request in requests for letter in memory.text(request)]
+    see(f"what they read, one after the other, after one token more; {about}", reads, equals=expected)
 
 
 # --- back, and what was found meanwhile ---------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Lab 03.11: one past, two futures; who gets a copy, what it costs, and that nobody else notices."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 class Cache:
@@ -211,10 +211,11 @@ def test_the_writer_gets_a_copy(lab, case):
     blocks_of_4=("cab", 4, True),
     four=("dbac", 2, True),
     seven=("abcdefg", 4, False),
+    dozens=("".join(map(chr, range(97, 97 + far(24)))), 2, False),
 )
 def test_everybody_writes(lab, case):
     order, size, caching = case
-    cache = Cache(lab, 40, size, caching)
+    cache = Cache(lab, 5 * len(order) if len(order) > 8 else 40, size, caching)
     a = cache.begin("a", "vwxyz")
     names = sorted(order)
     requests = dict(zip(names, [a, *cache.fork(a, *names[1:])]))
@@ -376,6 +377,20 @@ def test_price_of_all_together(lab, case):
     if cache.requests:
         needed = cache.kv.num_blocks_to_append(cache.requests[::-1])
         see("blocks needed, asked in the other order", needed, equals=expected)
+
+
+@concept("A price holds for the moment: the same requests pay less when one of them no longer shares.", invariant="I5")
+def test_a_price_changes(lab):
+    cache = Cache(lab, 8, 4)
+    a = cache.begin("a", "abcdef")
+    b = cache.fork(a, "b")
+    see = check(cache.draw)
+    prices = [cache.kv.num_blocks_to_append(cache.requests)]
+    cache.kv.free(b)
+    cache.requests.remove(b)
+    cache.begin("b", "abcdef")
+    prices.append(cache.kv.num_blocks_to_append(cache.requests))
+    see("blocks needed for a token each: b is a fork of a; another b computed its own blocks", prices, equals=[1, 0])
 
 
 @concept("All or nothing: one block too few gives None, and nothing shows that a request asked.", invariant="I5")

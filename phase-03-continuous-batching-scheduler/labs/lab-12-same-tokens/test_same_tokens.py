@@ -1,10 +1,10 @@
-"""Lab 03.12: the learner's experiment, on ten schedulers: five keep every token, five do not."""
+"""Lab 03.12: the learner's experiment, on eleven schedulers: six keep every token, five do not."""
 
 from labkit import cases, concept
 
 
 @concept("Late, slow, unfair, too large: none of that is a wrong token, and no reason to be red.", invariant="I1")
-@cases(**{f"correct_{number}": f"correct_{number}" for number in range(1, 6)})
+@cases(**{f"correct_{number}": f"correct_{number}" for number in range(1, 7)})
 def test_schedulers_that_keep_the_tokens_are_green(lab, case):
     lab.suite.must_be_green(case)
 

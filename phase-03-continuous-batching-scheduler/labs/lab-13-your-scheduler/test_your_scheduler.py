@@ -1,6 +1,6 @@
 """Lab 03.13: your parts as one engine, beside the reference's and beside steps recorded from vLLM 0.33.0."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 def make(lab, *, blocks=64, block_size=4, budget=64, seqs=8, caching=True, **options):
@@ -133,6 +133,52 @@ def test_everybody_has_its_turn(lab, case):
         names(scheduler.running),
         equals=[m[0] for m in members.split() if m[0] not in victims],
     )
+
+
+@concept("However many tokens a victim was to compute, all of them come back.", invariant="I2")
+def test_a_large_chunk_comes_back(lab):
+    num = far(200)
+    scheduler = make(lab, policy="priority", blocks=-(-(4 + num) // 4) + 3, budget=num + 100, caching=False)
+    for name, length, priority in (("a", 3, 9), ("b", 8, 0), ("c", 3, 0)):
+        scheduler.add_request(make_request(lab, name, length, max_tokens=2000, priority=priority))
+        if name == "a":
+            lab.drive(scheduler)
+    scheduler.update_from_output(scheduler.schedule(), {"a": [100] * num, "b": [100], "c": [100] * num})
+    see = check(lab.draw.scheduler, scheduler)
+    output = scheduler.schedule()
+    about = f"a, of priority 9, and c are {num} tokens behind, b lacks a block; budget {num + 100}"
+    see(f"who is preempted: {about}", list(output.preempted_req_ids), equals=["a"])
+    see(f"who computes how much: {about}", written(output.num_scheduled_tokens), equals=f"b1 c{num}")
+
+
+@concept("However many run, each has its turn.", invariant="I3")
+@cases(fcfs="fcfs", priority="priority")
+def test_a_crowd_has_its_turns(lab, case):
+    num = far(200)
+    scheduler = make(lab, policy=case, blocks=num, seqs=num, budget=num)
+    everybody = [f"r{number}" for number in range(num)]
+    for number, name in enumerate(everybody):
+        scheduler.add_request(lab.Request(name, [7], lab.SamplingParams(max_tokens=9), arrival_time=number / 8))
+    see = check()
+    got = [list(lab.drive(scheduler).scheduled) for _ in range(2)]
+    see(f"who computes in two steps, {num} requests, {case}", got, equals=[everybody] * 2)
+
+
+@concept(
+    "A victim that was aborted leaves nothing behind: the next request of its name has a turn in every step.",
+    invariant="I3",
+)
+def test_the_next_one_of_the_name(lab):
+    scheduler = make(lab, blocks=2, budget=6, caching=False, reserve_full_sequence=False)
+    for name in "ab":
+        scheduler.add_request(make_request(lab, name, 3, max_tokens=3))
+    steps = [lab.drive(scheduler) for _ in range(3)]
+    scheduler.finish_request("b", "abort")
+    scheduler.add_request(make_request(lab, "b", 7, max_tokens=3))
+    see = check(lab.draw.scheduler, scheduler)
+    see("who is preempted in step 3, in which a ends", steps[2].preempted, equals=["b"])
+    got = [written(lab.drive(scheduler).scheduled) for _ in range(3)]
+    see("the next steps: b was aborted, and a new b has a prompt of 7, budget 6", got, equals=["b6", "b1", "b1"])
 
 
 # --- waiting --------------------------------------------------------------------------------------------------------

@@ -32,6 +32,8 @@ BASES = (
 BASES += (32_768, 50_257, 65_521, 65_536, 65_537, 65_599, 100_000, 100_003, 100_256, 128_256, 131_071, 131_072, 151_643)
 BASES += (151_936, 152_064, 199_999, 200_003, 262_144, 500_000, 524_287, 524_288, 999_983, 10**6, 1_000_003)
 
+MODULI = (2**20, 1_000_003, 2**24, 2**24 - 3, 2**26, 2**28, 2**29 - 3, 998_244_353, 10**9 + 7, 2**31 - 1, 2**31, 2**32)
+
 
 def make(lab, text, name="a"):
     """A request; text is a list of ints, or a string in which each letter is a token."""
@@ -202,14 +204,21 @@ def test_nothing_changes(lab):
 @concept("A match is where all tokens are equal: that two n-grams have one hash is not enough.", invariant="I1",
          illustrates=True)  # fmt: skip
 def test_equal_hashes(lab):
-    """Of 100,000 pairs some have the same hash in Python, if it is cut to 32 bits."""
-    rng, places, found = Random(2), {}, []
-    for _ in range(100_000):
-        pair = rng.randrange(2**20), rng.randrange(2**20)
-        other = places.setdefault(hash(pair) % 2**32, pair)
-        found += [(*other, *pair)] if other != pair else []
+    """Of 100,000 pairs some have the same hash in Python, if it is taken modulo 2**32, or a prime below."""
+    rng, found = Random(2), []
+    pairs = [(rng.randrange(2**20), rng.randrange(2**20)) for _ in range(100_000)]
+    hashes = [*map(hash, pairs)]
+    for modulus in MODULI:
+        places, num_found = {}, 0
+        for number, pair in zip(hashes, pairs):
+            other = places.setdefault(number % modulus, pair)
+            if other != pair:
+                found.append((*other, *pair))
+                num_found += 1
+                if num_found == 8:
+                    break
     see = check(lambda: "two pairs of tokens with the same hash")
-    for first, second, *last in found or [(1, 2, 3, 4)]:
+    for first, second, *last in found:
         request = make(lab, [first, second, 7, *last])
         drafts = list(lab.NgramProposer(2, 2).propose(request, 4))
         see(f"drafts of {request.all_token_ids}, with n = 2", drafts, equals=[])

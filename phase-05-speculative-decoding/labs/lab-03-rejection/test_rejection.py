@@ -54,6 +54,7 @@ def test_taken(lab, case):
     a_little_less=([0.5 - 2**-15, 0.5 + 2**-15], [0.5, 0.5], 0, 1 - 2**-16, [0.0, 1.0]),
     a_little_above=([0.5 - 2**-15, 0.5 + 2**-15], [0.5, 0.5], 0, 1 - 2**-14 + 2**-20, [0.0, 1.0]),
     least_of_all=([0.5 - 2**-17, 0.5 + 2**-17], [0.5, 0.5], 0, 1 - 2**-20, [0.0, 1.0]),
+    the_last_digit=([0.5 - 2**-24, 0.5 + 2**-24], [0.5, 0.5], 0, 1 - 2**-24, [0.0, 1.0]),
     an_unlikely_rest=([0.999, 0.001, 0.0], [0.99995, 0.0, 0.00005], 0, 0.9995, [0.0, 1.0, 0.0]),
 )
 def test_the_rest(lab, case):
@@ -63,7 +64,9 @@ def test_the_rest(lab, case):
 
 
 @concept(
-    "Many small differences are a large one: what q left out of p counts, however thin it is spread.", invariant="I2"
+    "Many small differences are a large one: what q left out of p counts, however thin it is spread.",
+    invariant="I2",
+    illustrates=True,
 )
 @cases(thousand=1000, hundred_thousand=100_000)
 def test_what_is_spread_thin(lab, case):

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from labkit import todo
-from mini_vllm.kv_cache import KVCacheManager as ReferenceKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
+from mini_vllm.spec_decode.kv_cache import KVCacheManager as ReferenceKVCacheManager
 from mini_vllm.spec_decode.scheduler import RUNNING, SpeculativeScheduler as ReferenceSpeculativeScheduler
 from mini_vllm.structured.scheduler import until_its_end
 

@@ -1,15 +1,15 @@
 """Lab 05.4: what a step with drafts leaves behind."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 K = 4  # most drafts of a request
 
 
-def make(lab, *, blocks=64, block_size=4, budget=64, k=K, **options):
+def make(lab, *, blocks=64, block_size=4, budget=64, k=K, seqs=4, **options):
     """A scheduler with so many usable blocks; drafts come from the test alone."""
     manager = lab.KVCacheManager(blocks + 1, block_size)
     scheduler = lab.SpeculativeScheduler(
-        manager, max_num_seqs=4, max_num_batched_tokens=budget, num_speculative_tokens=k, **options
+        manager, max_num_seqs=seqs, max_num_batched_tokens=budget, num_speculative_tokens=k, **options
     )
     scheduler.proposer = None
     return scheduler
@@ -250,7 +250,7 @@ def test_drafts_that_wait(lab):
     scheduler.update_draft_token_ids({each.request_id: drafts_of(each, "rrrr") for each in (a, b, c)})
     first = drafts_of(c, "rrrr")
     see("a budget of 9 for three requests with four drafts each", step(scheduler)[0][0], equals={"a": 5, "b": 4})
-    scheduler.update_draft_token_ids({"a": drafts_of(a, "w")})
+    scheduler.update_draft_token_ids({"a": drafts_of(a, "w"), "c": []})
     output = scheduler.schedule()
     see("drafts of c, after drafts of a came", list(output.drafts["c"]), equals=first)
     scheduler.update_from_output(output, compute(scheduler, output))
@@ -259,6 +259,17 @@ def test_drafts_that_wait(lab):
     scheduler.update_draft_token_ids({"c": newer})
     step(scheduler)
     see("drafts of c, after newer ones came", list(step(scheduler)[0][1]["c"]), equals=newer)
+
+
+@concept("However many run, each of them may have drafts.", invariant="I4")
+def test_a_crowd_has_drafts(lab):
+    num = far(100)
+    scheduler = make(lab, blocks=2 * num, budget=3 * num, seqs=num)
+    requests = [add(lab, scheduler, chr(200 + number), 3) for number in range(num)]
+    step(scheduler)
+    scheduler.update_draft_token_ids({each.request_id: drafts_of(each, "rw") for each in requests})
+    see = check()
+    see(f"how many of {num} have drafts in the next step", len(step(scheduler)[0][1]), equals=num)
 
 
 @concept("A draft model writes ahead of the target, but never past the end of the request or of the pool.",
@@ -416,7 +427,8 @@ def play(lab, calls):
             patterns, ended = arguments
             before = lab.draw.scheduler(scheduler)
             output = scheduler.schedule()
-            decided = [*output.num_scheduled_tokens.items()], dict(output.drafts), list(output.preempted_req_ids)
+            drafts = {name: list(drafts) for name, drafts in output.drafts.items()}
+            decided = [*output.num_scheduled_tokens.items()], drafts, list(output.preempted_req_ids)
             yield "I4", "tokens, drafts and victims of the step", decided, before
             held = {each: len(scheduler.kv_cache_manager.get_block_ids(each)) for each in "abc"}
             yield "I5", "how many blocks each request holds", held, before

@@ -2,7 +2,7 @@
 
 from itertools import groupby
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 class Watched:
@@ -94,7 +94,8 @@ def test_behind_a_wrong_one(lab, case):
     see.between("next_length()", watched.next_length(), about[0], about[-1])
 
 
-@concept("What was seen long ago hardly counts: a request that goes bad is noticed within some steps.", invariant="I1")
+@concept("What was seen long ago hardly counts: a request that goes bad is noticed within some steps.", invariant="I1",
+         illustrates=True)  # fmt: skip
 @cases(after_good_ones=(40, 100, 12), after_few=(3, 100, 8))
 def test_it_forgets(lab, case):
     num_good, most, expected = case
@@ -208,6 +209,18 @@ def test_two_paces(lab):
     other.learn(1, 0)
     lengths = [(one.next_length(), other.next_length()) for _ in range(6)]
     see("lengths of both", lengths, equals=[(4, 0), (4, 0), (4, 0), (4, 0), (4, 1), (4, 1)])
+
+
+@concept("However long a request runs, what it does again has the same share again.", invariant="I1")
+def test_a_long_request(lab):
+    pace, lengths = lab.Pace(100), []
+    for _ in range(far(100)):
+        for num_accepted in (1, 1, 0):
+            pace.learn(1, num_accepted)
+        lengths.append(pace.next_length())
+    see = check()
+    what = "the lengths that there are, of at most 100, asked after each wrong draft: every third one is wrong"
+    see(what, sorted(set(lengths[20:])), equals=[62])
 
 
 def plan(rng):

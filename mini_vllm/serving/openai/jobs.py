@@ -8,8 +8,8 @@ import asyncio
 from mini_vllm.frontend.tool_calls.form import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
-from mini_vllm.serving.asgi import refusals
 from mini_vllm.serving.async_engine import AsyncEngine
+from mini_vllm.serving.openai.errors import refusals
 from mini_vllm.serving.openai.protocol import (
     MAX_PROMPTS,
     ApiError,

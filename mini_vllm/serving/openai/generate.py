@@ -12,9 +12,9 @@ from typing import Any
 from mini_vllm.errors import GrammarError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.params import SamplingParams
-from mini_vllm.serving.asgi import refusals, to_api_error
 from mini_vllm.serving.async_engine import AsyncEngine, QueueTimeoutError, RequestTimeoutError
 from mini_vllm.serving.openai.answers import Answer, event
+from mini_vllm.serving.openai.errors import log_failure, refusals, to_api_error
 from mini_vllm.serving.openai.protocol import ApiError, SharedRequest
 from mini_vllm.serving.options import ServerOptions
 
@@ -53,6 +53,7 @@ class Generation:
             refused = to_api_error(error, self.answer.prompt_field)
             if not has_begun:
                 raise refused from error
+            log_failure(refused, error, self.asked.request_id or "")
             yield event(refused.body)
         yield b"data: [DONE]\n\n"
 

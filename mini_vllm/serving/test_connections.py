@@ -1,0 +1,166 @@
+"""Clients that connect and do not send, or send slowly: they end, and the rest are served."""
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from mini_vllm.serving.conftest import LiveServer
+
+HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
+MEBIBYTE = 1 << 20
+
+
+class Clients:
+    """Clients of a server, on sockets of their own."""
+
+    def __init__(self, server: LiveServer, stack: ExitStack) -> None:
+        self.server = server
+        self._stack = stack
+
+    def send(self, data: bytes) -> socket.socket:
+        """A new client that has sent this."""
+        client = socket.create_connection(("127.0.0.1", self.server.port), timeout=60)
+        self._stack.enter_context(client)
+        client.sendall(data)
+        return client
+
+    def until_open(self, number: int) -> None:
+        """Wait until the server has so many connections."""
+        self.server.until(
+            lambda: len(self.server._web.server_state.connections) == number,
+            f"{number} connections",
+        )
+
+    def pass_seconds(self, seconds: float) -> None:
+        def sweep() -> None:
+            self.server.now += seconds
+            self.server.connections.sweep()
+
+        self.server.in_loop(sweep)
+
+
+@pytest.fixture
+def clients(serve: Any) -> Iterator[Clients]:
+    server: LiveServer = serve()
+    with ExitStack() as stack:
+        yield Clients(server, stack)
+    server.until(lambda: not server._web.server_state.connections, "no connection is left")
+    assert server.connections._num_open == server.connections._num_body_bytes == 0
+    assert not server.connections._unfinished
+    server.assert_idle()
+
+
+def answer(client: socket.socket) -> bytes:
+    """All that a client gets until its connection is closed."""
+    found = b""
+    try:
+        while data := client.recv(1 << 16):
+            found += data
+    except ConnectionResetError:
+        pass
+    return found
+
+
+def is_served(server: LiveServer) -> bool:
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    with urlopen(f"{server.url}/v1/completions", body, timeout=60) as response:
+        return bool(json.load(response)["choices"])
+
+
+@pytest.mark.parametrize(
+    ("sent", "seconds", "status"),
+    [
+        (b"", 10, b""),
+        (b"GET /health HTTP/1.1\r\nHo", 10, b"HTTP/1.1 408"),
+        (HEAD % 100 + b"{", 60, b"HTTP/1.1 408"),
+        (HEAD % 100, 60, b"HTTP/1.1 408"),
+        (HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked"), 60, b"HTTP/1.1 408"),
+    ],
+)
+def test_a_request_that_is_not_sent_in_time_ends(
+    clients: Clients, sent: bytes, seconds: float, status: bytes
+) -> None:
+    """Each byte that comes slowly gives no more time."""
+    client = clients.send(sent)
+    clients.until_open(1)
+    clients.server.until(lambda: bool(clients.server.connections._unfinished), "it was seen")
+    if sent and seconds > 10:
+        (waiting,) = clients.server.connections._unfinished
+        clients.server.until(lambda: waiting.deadline == seconds, "its header has come")
+    clients.pass_seconds(seconds - 1)
+    if sent:
+        client.sendall(b"s")
+    assert is_served(clients.server)
+    clients.pass_seconds(2)
+    assert answer(client)[:12] == status
+
+
+def test_a_request_that_is_whole_has_no_deadline(clients: Clients) -> None:
+    body = b'{"prompt": "a", "stream": true, "max_tokens": 300, "ignore_eos": true}'
+    client = clients.send(HEAD % len(body) + body)
+    assert client.recv(12) == b"HTTP/1.1 200"
+    clients.pass_seconds(1000)
+    read = b""
+    while not read.endswith(b"\r\n0\r\n\r\n"):
+        read += client.recv(1 << 16)
+    assert b'"finish_reason":"length"' in read
+    assert b"[DONE]" in read
+    client.sendall(b"GET /hea")  # the next one has a deadline again
+    clients.pass_seconds(11)
+    assert b"200" not in answer(client)
+
+
+def test_silent_clients_take_no_place_from_one_that_asks(clients: Clients) -> None:
+    server = clients.server
+    server.in_loop(lambda: setattr(server.connections, "max_connections", 4))
+    silent = [clients.send(b"") for _ in range(12)]
+    for _ in range(3):
+        assert is_served(server)
+    assert [answer(client) for client in silent[:8]] == [b""] * 8
+
+
+def test_where_all_are_busy_one_more_is_refused(clients: Clients) -> None:
+    server = clients.server
+    body = b'{"prompt": "a", "stream": true, "max_tokens": 2000, "ignore_eos": true}'
+    busy = [clients.send(HEAD % len(body) + body) for _ in range(2)]
+    for client in busy:
+        assert client.recv(12) == b"HTTP/1.1 200"
+    server.in_loop(lambda: setattr(server.connections, "max_connections", 2))
+    assert answer(clients.send(b"")) == b""
+    for client in busy:
+        assert client.recv(1)
+
+
+def test_unfinished_bodies_hold_bounded_memory_and_shut_nobody_out(clients: Clients) -> None:
+    server = clients.server
+    server.in_loop(lambda: setattr(server.connections, "max_body_bytes", 4 * MEBIBYTE))
+    held: list[int] = []
+    unfinished = []
+    for _ in range(12):
+        client = clients.send(HEAD % (2 * MEBIBYTE))
+        unfinished.append(client)
+        client.sendall(b" " * MEBIBYTE)
+        held.append(server.in_loop(lambda: server.connections._num_body_bytes))
+    assert is_served(server)
+    assert max(held) <= 4 * MEBIBYTE
+    server.until(lambda: server.server.num_in_flight <= 4, "the tasks of those dropped have ended")
+    assert [answer(client)[:12] for client in unfinished[:7]] == [b"HTTP/1.1 503"] * 7
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    whole = body + b" " * (2 * MEBIBYTE - len(body))
+    late = clients.send(HEAD % len(whole) + whole)
+    assert late.recv(12) == b"HTTP/1.1 200"
+
+
+def test_an_unfinished_body_holds_up_no_end(clients: Clients) -> None:
+    server = clients.server
+    client = clients.send(HEAD % 100 + b"{")
+    server.until(lambda: server.server.num_in_flight == 1, "it is in flight")
+    server.in_loop(server.connections.drain)
+    clients.pass_seconds(2)
+    server.until(lambda: not server.server.num_in_flight, "it has ended")
+    assert answer(client)[:12] == b"HTTP/1.1 408"
