@@ -12,6 +12,7 @@ Source: qwen3_engine_tool_parser.py in vllm/tool_parsers.
 """
 
 import json
+import re
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -19,11 +20,11 @@ from typing import Any
 from mini_vllm.frontend.tool_calls.hermes import SPACE, HermesParser, JsonObject, hold, sendable
 
 FUNCTION, END_FUNCTION = "<function=", "</function>"
-PARAMETER, END_PARAMETER = "<parameter=", "</parameter>"
+PARAMETER = re.compile(r"(?s)<parameter=([^<>]*)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=))")
 
 
 class Qwen3CoderParser(HermesParser):
-    """Parses calls of functions.
+    """Parses calls of functions. A pair of tags may hold several, and each tag may be missing.
 
     parameters: the JSON schema of each function, which says whether a value is text.
     """
@@ -31,6 +32,23 @@ class Qwen3CoderParser(HermesParser):
     def __init__(self, form: Any) -> None:
         super().__init__()
         self._parameters = form.parameters
+
+    def _text(self, character: str) -> None:
+        text = self._held + character
+        if len(text) < 2 or not FUNCTION.startswith(text):
+            super()._text(character)
+        elif text == FUNCTION:
+            self._enter(self._wait, text)
+        else:
+            self._held = text
+
+    def _refuse(self, character: str) -> None:
+        if self._state != self._close or not self._is_call():
+            super()._refuse(character)
+            return
+        text = self._held + character  # only the last tag is missing
+        self._accept()
+        self._go_on(text)
 
     def _wait(self, character: str) -> None:
         if self._take(character, SPACE, FUNCTION):
@@ -55,17 +73,11 @@ class XmlFunction(JsonObject):
 
     def as_call(self) -> tuple[str, str]:
         name, _, body = "".join(self._text).removesuffix(END_FUNCTION).partition(">")
-        *parts, rest = body.split(END_PARAMETER)
         schema = (self._parameters.get(name) or {}).get("properties") or {}
-        arguments = {}
-        for part in parts:
-            tag, end, value = part.lstrip().partition(">")
-            if not end or not tag.startswith(PARAMETER):
-                return "", ""
-            key, value = tag.removeprefix(PARAMETER), value.removeprefix("\n").removesuffix("\n")
-            arguments[key] = value_of(value, schema.get(key))
+        found = PARAMETER.findall(body)
+        arguments = {key: value_of(value, schema.get(key)) for key, value in found}
         with suppress(ValueError, RecursionError):
-            if name and not rest.strip() and "<" not in name:
+            if name and "<" not in name and not PARAMETER.sub("", body).strip():
                 return sendable(name, arguments)
         return "", ""
 

@@ -76,7 +76,8 @@ def sampling_params(
     """How to sample. Raises ApiError if prompt and max_tokens do not fit."""
     limit = engine.input_processor.limits.max_model_len
     room = limit - num_prompt_tokens
-    if room < 1 or max(max_tokens or 1, 1) > room:
+    most = room if max_tokens is None else max(max_tokens, 1)  # 0: its token is not shown
+    if room < 1 or most > room:
         wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
         raise ApiError(
             400,
@@ -86,5 +87,5 @@ def sampling_params(
             code="context_length_exceeded",
         )
     kind = "delta" if asked.stream else "final_only"
-    options = asked.sampling_options() | {"max_tokens": max_tokens or room, "output_kind": kind}
+    options = asked.sampling_options() | {"max_tokens": most, "output_kind": kind}
     return engine.input_processor.default_sampling_params(**options)
