@@ -134,9 +134,9 @@ def _check(wanted: StructuredOutputs) -> None:
     for schema, _ in _schemas_of(wanted):
         regexes += [schema.get("pattern", ""), *schema.get("patternProperties", ())]
     for regex in regexes:
-        if wrong := MISREAD.search(CLEAR.sub("_", regex)):
+        if misread := MISREAD.search(CLEAR.sub("_", regex)):
             raise GrammarError(
-                f"structured: regex {shown(regex)}: {wrong[0]!r} is wrong, or read in several ways"
+                f"structured: regex {shown(regex)}: {misread[0]!r} is wrong, or read in several ways"
             )
 
 
