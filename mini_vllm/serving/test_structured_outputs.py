@@ -113,7 +113,7 @@ BAD = [
     (
         {"response_format": schema_of({"type": "string", "pattern": "foo**"})},
         "response_format",
-        "multiple repeat",
+        "'**' is wrong",
     ),
     (
         {"response_format": {"type": "json_schema"}},

@@ -136,7 +136,8 @@ def _check(wanted: StructuredOutputs) -> None:
     for regex in regexes:
         if misread := MISREAD.search(CLEAR.sub("_", regex)):
             raise GrammarError(
-                f"structured: regex {shown(regex)}: {misread[0]!r} is wrong, or read in several ways"
+                f"structured: regex {shown(regex)}: {misread[0]!r} is wrong, or read in several "
+                "ways"
             )
 
 
