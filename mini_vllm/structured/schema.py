@@ -134,10 +134,9 @@ def _check(wanted: StructuredOutputs) -> None:
     for schema, _ in _schemas_of(wanted):
         regexes += [schema.get("pattern", ""), *schema.get("patternProperties", ())]
     for regex in regexes:
-        if wrong := MISREAD.search(CLEAR.sub("_", regex)):
-            raise GrammarError(
-                f"structured: regex {shown(regex)}: {wrong[0]!r} is wrong, or read in several ways"
-            )
+        if misread := MISREAD.search(CLEAR.sub("_", regex)):
+            why = f"{misread[0]!r} is wrong, or read in several ways"
+            raise GrammarError(f"structured: regex {shown(regex)}: {why}")
 
 
 def measure(wanted: StructuredOutputs) -> int:
