@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from mini_vllm.frontend.tool_calls.hermes import SPACE, HermesParser, JsonObject, hold, sendable
+from mini_vllm.structured.schema import JSON_TYPES
 
 FUNCTION, END_FUNCTION = "<function=", "</function>"
 PARAMETER = re.compile(r"(?s)<parameter=([^<>]*)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=))")
@@ -83,12 +84,15 @@ class XmlFunction(JsonObject):
 
 
 def value_of(text: str, schema: Any) -> Any:
-    """A value as its schema has it: text, or what the text is as JSON, if it is JSON."""
+    """A value as its schema has it: what the text is as JSON, or the text where it is none, or
+    where the schema allows texts and no value of that kind.
+    """
     kinds = kinds_of(schema)
-    if "string" in kinds and not (text == "null" and "null" in kinds):
-        return text
     with suppress(ValueError, RecursionError):
-        return json.loads(text.lower() if text in ("True", "False") else text)
+        value = json.loads(text.lower() if text in ("True", "False") else text)
+        json.dumps(value, allow_nan=False)  # NaN and 1e999 are text
+        if "string" not in kinds or JSON_TYPES[type(value)] in kinds - {"string"}:
+            return value
     return text
 
 
@@ -98,4 +102,6 @@ def kinds_of(schema: Any) -> set[str]:
         return set()
     given = schema.get("type") or ()
     kinds = {given} if isinstance(given, str) else {*given}
+    if "number" in kinds:
+        kinds.add("integer")
     return kinds.union(*map(kinds_of, schema.get("anyOf") or schema.get("oneOf") or ()))

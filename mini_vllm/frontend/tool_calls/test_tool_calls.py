@@ -27,6 +27,7 @@ SCHEMA = {
         "a": {"type": "integer"},
         "s": {"type": ["string", "null"]},
         "o": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        "u": {"anyOf": [{"type": ["number", "array"]}, {"type": "string"}]},
     }
 }
 FORMS = {
@@ -96,6 +97,10 @@ CASES: list[tuple[str, str, str, list[tuple[str, Any]]]] = [
      [("f", {"s": "1", "o": {"b": None}, "x": "y"})]),
     ("qwen3_coder", xml(s="null", o="null", x="[1]", a="one"), "",
      [("f", {"s": None, "o": None, "x": [1], "a": "one"})]),
+    *(("qwen3_coder", xml(u=text), "", [("f", {"u": value})]) for text, value in (
+        ("5", 5), ("5.5", 5.5), ('["a"]', ["a"]), ("true", "true"), ("null", "null"), ("5a", "5a"),
+        ('"5"', '"5"'), ('{"a": 1}', '{"a": 1}'), ("NaN", "NaN"), ("[1e999]", "[1e999]"),
+    )),
     ("qwen3_coder", xml(s="\n if a < b:\n  <br>\n"), "", [("f", {"s": "\n if a < b:\n  <br>\n"})]),
     ("qwen3_coder", xml("g", y="True", z="true", x="NaNa"), "",
      [("g", {"y": True, "z": True, "x": "NaNa"})]),
