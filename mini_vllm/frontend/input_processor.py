@@ -166,7 +166,7 @@ class InputProcessor:
         Raises InvalidParameterError for a text that has no token. Source: update_from_tokenizer in
         vllm/sampling_params.py, which leaves out the latter where it has another number of tokens.
         """
-        found: list[tuple[int, ...]] = []
+        found: dict[tuple[int, ...], None] = {}
         for text in texts:
             bare, spaced = (
                 tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
@@ -176,8 +176,8 @@ class InputProcessor:
                 raise InvalidParameterError(
                     f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
                 )
-            found += [bare, spaced]
-        return tuple(dict.fromkeys(found))
+            found |= {bare: None, spaced: None}
+        return tuple(found)
 
     def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
         """Raise TokenIdOutOfRangeError unless each is one of the model's."""
