@@ -168,15 +168,13 @@ class InputProcessor:
         """
         found: dict[tuple[int, ...], None] = {}
         for text in texts:
-            bare, spaced = (
-                tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
-                for space in ("", " ")
-            )
-            if not bare:
-                raise InvalidParameterError(
-                    f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
-                )
-            found |= {bare: None, spaced: None}
+            for space in ("", " "):
+                ids = tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
+                if not ids:
+                    raise InvalidParameterError(
+                        f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
+                    )
+                found[ids] = None
         return tuple(found)
 
     def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
