@@ -113,7 +113,7 @@ BAD = [
     (
         {"response_format": schema_of({"type": "string", "pattern": "foo**"})},
         "response_format",
-        "multiple repeat",
+        "is wrong, or read in several ways",
     ),
     (
         {"response_format": {"type": "json_schema"}},
