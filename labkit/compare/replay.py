@@ -218,7 +218,7 @@ class RecordedGrammars:
     def __init__(self, now: Callable[[], int]) -> None:
         self._now = now
 
-    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
+    def compile(self, wanted: StructuredOutputs, cache_salt: str | None = None) -> "Future[NewGrammar]":
         return GrammarOfStep(json.loads(wanted.key[1]), self._now)
 
 

@@ -28,6 +28,7 @@ from mini_vllm.policies.registry import (
     make_scheduler,
     options_of,
 )
+from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
@@ -89,7 +90,11 @@ class CoreFactory:
         self._is_first = True
         # It loads the tokenizer when a request first wants a grammar, and never else.
         make_vocabulary = partial(load_vocabulary, config.model, info.vocab_size)
-        self.grammars = GrammarCompiler(make_vocabulary, config.structured_outputs_backend)
+        self.grammars = GrammarCompiler(
+            make_vocabulary,
+            config.structured_outputs_backend,
+            owner_of=tenant_of if config.scheduler == "tenants" else lambda cache_salt: "",
+        )
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
 

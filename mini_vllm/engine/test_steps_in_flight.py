@@ -123,7 +123,9 @@ class Grammars:
 
     idle_seconds = 0.0
 
-    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
+    def compile(
+        self, wanted: StructuredOutputs, cache_salt: str | None = None
+    ) -> "Future[NewGrammar]":
         future: Future[NewGrammar] = Future()
         if wanted.key[1] == "wrong":
             future.set_exception(GrammarError("no such rule"))

@@ -9,8 +9,6 @@ transformers/tokenization_utils_base.py, version 5.
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from threading import Lock
 from typing import Any
 
 from mini_vllm.errors import (
@@ -22,7 +20,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.prompts import check_text
-from mini_vllm.structured.sandbox.child_process import ChildProcess
+from mini_vllm.structured.sandbox.child_process import ChildProcess, ProcessPool
 
 Conversation = Sequence[Mapping[str, Any]]
 
@@ -39,16 +37,20 @@ NOT_HERE = (
 )
 
 
-class ChatTemplateRenderer(ChildProcess):
-    """Renders conversations with a tokenizer's chat template.
-
-    Any thread may call it; conversations take turns.
-
-    max_seconds, max_memory_bytes: what one conversation may take. Its process starts with the first
-    one.
-    """
+class TemplateProcess(ChildProcess):
+    """The process, from this side."""
 
     program = ("-m", f"{__package__}.template_worker")
+
+
+class ChatTemplateRenderer:
+    """Renders conversations with a tokenizer's chat template.
+
+    Any thread may call it. There are as many processes as conversations are rendered at once.
+
+    max_seconds, max_memory_bytes: what one conversation may take. A process starts when it is first
+    needed.
+    """
 
     def __init__(
         self,
@@ -57,9 +59,9 @@ class ChatTemplateRenderer(ChildProcess):
         max_seconds: float = MAX_SECONDS,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
     ) -> None:
-        super().__init__(max_seconds, max_memory_bytes)
+        self._processes = ProcessPool(lambda: TemplateProcess(max_seconds, max_memory_bytes))
+        self.close = self._processes.close  # the next conversation starts one again
         self._tokenizer = tokenizer
-        self._lock = Lock()
 
     def render(
         self,
@@ -103,19 +105,13 @@ class ChatTemplateRenderer(ChildProcess):
                 )
             given[-1]["content"] += TAG
         known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
-        known |= {"messages": given, "tools": tools, "documents": documents}
-        known["add_generation_prompt"] = add_generation_prompt
-        question = {"template": template, "max_chars": MAX_BYTES, "variables": known}
-        try:
-            text = self._ask(question)
-        except ChatTemplateError:
-            # perhaps it joins the arguments of calls to other text
-            known["messages"] = [
-                _with_calls_of(*pair) for pair in zip(given, messages, strict=True)
-            ]
-            if known["messages"] == given:
-                raise
-            text = self._ask(question)
+        known |= {
+            "messages": given,
+            "tools": tools,
+            "documents": documents,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        text = self._ask({"template": template, "max_chars": MAX_BYTES, "variables": known})
         check_text("the text of the chat template", text)
         return _cut_at_tag(text) if continue_final_message else text
 
@@ -142,8 +138,8 @@ class ChatTemplateRenderer(ChildProcess):
                 f"the conversation has {len(sent)} bytes, the limit is {MAX_BYTES}"
             )
         try:
-            with self._lock:
-                answer = self.ask(sent)
+            with self._processes.one() as process:
+                answer = process.ask(sent)
         except OSError as error:
             raise ChatTemplateError(
                 f"the process for chat templates does not start: {error}"
@@ -199,8 +195,6 @@ def check_messages(messages: object) -> list[dict[str, Any]]:
         )
         if reasoning is not None:  # templates look under either name
             copy = {"thinking": reasoning, **copy, "reasoning_content": reasoning}
-        if isinstance(copy.get("tool_calls"), list | tuple):
-            copy["tool_calls"] = [_for_template(call) for call in copy["tool_calls"]]
         copies.append(copy)
     return copies
 
@@ -220,21 +214,6 @@ def _text_of(what: str, content: Any) -> str:
                 f"got {shown(dict(part))}"
             )
     return "\n".join(part["text"] for part in content)
-
-
-def _for_template(call: Any) -> Any:
-    """A call, its arguments as an object: OpenAI's messages have them as text, and templates write
-    JSON of them.
-    """
-    with suppress(TypeError, KeyError, AttributeError, ValueError, RecursionError):
-        arguments = json.loads(call["function"]["arguments"] or "{}")
-        return {**call, "function": {**call["function"], "arguments": arguments}}
-    return call
-
-
-def _with_calls_of(message: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    """A message, its calls as they were given."""
-    return message | ({"tool_calls": given["tool_calls"]} if message.get("tool_calls") else {})
 
 
 def _to_json(question: dict[str, Any]) -> bytes:

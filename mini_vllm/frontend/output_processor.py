@@ -352,10 +352,12 @@ class _Choice:
             "".join(pieces[self.num_told_pieces if is_delta else 0 :]),
             self.token_ids[start:],
             self.finish_reason,
-            None if self.logprobs is None else self.logprobs[start:],
+            None if self.logprobs is None else self.logprobs[:],
             self.error,
             self.stop_reason,
         )
+        if is_delta and self.logprobs:
+            self.logprobs = []  # they are told once
         self.num_told_tokens = len(self.token_ids)
         self.num_told_pieces = len(pieces)
         self.has_news = False
@@ -558,12 +560,13 @@ class OutputProcessor:
     def _take_or_fail(self, state: _RequestState, choice: _Choice, delta: TokenDelta) -> None:
         """Add a delta to a choice. A tokenizer that fails on it ends the choice with an error."""
         start, choice.has_news = len(choice.token_ids), True
+        num_logprobs = len(choice.logprobs or ())
         try:
             stop_string = self._take(choice, delta)
         except Exception as error:
             choice.token_ids[start:] = [token.token_id for token in delta.tokens]
             if choice.logprobs is not None:
-                choice.logprobs[start:] = [token.logprobs or {} for token in delta.tokens]
+                choice.logprobs[num_logprobs:] = [token.logprobs or {} for token in delta.tokens]
             position = len(state.prompt_token_ids) + start
             why = f"no text can be made of its tokens from token {position} on: {error!r}"
             choice.finish_reason = "error"

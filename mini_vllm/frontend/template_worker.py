@@ -11,6 +11,7 @@ transformers/utils/chat_template_utils.py, version 5: what a template may see.
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime
@@ -23,7 +24,7 @@ import jinja2.nodes
 import jinja2.parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from mini_vllm.structured.sandbox.child_process import limit_memory, questions, send, set_timers
+from mini_vllm.structured.sandbox.child_process import answer, limit_memory, questions, set_timers
 
 
 class Generation(jinja2.ext.Extension):
@@ -105,12 +106,40 @@ def compile_template(template: str) -> jinja2.Template:
     return environment.from_string(template)
 
 
-def answer(question: dict[str, Any], max_bytes: int) -> dict[str, str]:
+def render_calls(template: jinja2.Template, variables: dict[str, Any]) -> str:
+    """The text of a template. The arguments of calls are text in OpenAI's messages, and objects
+    for a template that writes JSON of them. Another one joins them to other text.
+    """
+    given = variables["messages"]
+    read = [with_arguments(message) for message in given]
+    try:
+        return template.render(**variables | {"messages": read})
+    except Exception:
+        if read == given:
+            raise
+        return template.render(**variables)
+
+
+def with_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """A message, the arguments of its calls as objects, where they are JSON."""
+    calls = message.get("tool_calls")
+    return message | {"tool_calls": [*map(as_object, calls)]} if calls else message
+
+
+def as_object(call: Any) -> Any:
+    """A call, its arguments as an object."""
+    with suppress(Exception):  # it is no JSON, or no call
+        arguments = json.loads(call["function"]["arguments"] or "{}")
+        return {**call, "function": {**call["function"], "arguments": arguments}}
+    return call
+
+
+def render(question: dict[str, Any], max_bytes: int) -> dict[str, Any]:
     """The text of a template, or what is wrong with it in the words that follow "the chat
     template".
     """
     try:
-        text = compile_template(question["template"]).render(**question["variables"])
+        text = render_calls(compile_template(question["template"]), question["variables"])
     except MemoryError:
         return {"error": f"needs more than {max_bytes} bytes of memory"}
     except RecursionError:
@@ -132,11 +161,11 @@ def main() -> None:
     limit_memory(max_bytes)
     answers = os.fdopen(os.dup(1), "wb")
     for question in questions():
+        begun = time.process_time()
         set_timers(seconds)
-        found = answer(question, max_bytes)
-        body = json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass")
+        found = render(question, max_bytes)
         set_timers(0)
-        send(answers, body)
+        answer(answers, found, begun)
 
 
 if __name__ == "__main__":

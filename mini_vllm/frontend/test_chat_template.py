@@ -254,7 +254,7 @@ def test_a_process_is_ended_by_the_processors_clock_and_by_the_one_on_the_wall_i
         from mini_vllm.frontend import template_worker
         from mini_vllm.structured.sandbox import child_process
         child_process.WALL_TIMES = {wall_times}
-        template_worker.answer = lambda *question: {work}
+        template_worker.render = lambda *question: {work}
         template_worker.main()
     """
     command = [sys.executable, "-c", textwrap.dedent(program), "0.01", str(1 << 40)]
@@ -393,15 +393,15 @@ def wait_for_the_end_of(pid):
 @pytest.mark.slow
 def test_the_process_starts_with_the_first_conversation_and_ends_with_its_owner(tokenizer):
     renderer = ChatTemplateRenderer(tokenizer)
-    assert renderer._process is None
+    assert renderer._processes._all == []
     renderer.render(ASK)
-    pid = renderer._process.pid
+    pid = renderer._processes._all[0]._process.pid
     renderer.render(TALK)
-    assert renderer._process.pid == pid
+    assert renderer._processes._all[0]._process.pid == pid
     renderer.close()
     assert not is_alive(pid)
     renderer.render(ASK)
-    pid = renderer._process.pid
+    pid = renderer._processes._all[0]._process.pid
     del renderer
     gc.collect()
     assert not is_alive(pid)
@@ -411,8 +411,8 @@ def test_the_process_starts_with_the_first_conversation_and_ends_with_its_owner(
 def test_a_process_that_was_killed_is_started_again(tokenizer):
     renderer = ChatTemplateRenderer(tokenizer)
     renderer.render(ASK)
-    os.kill(renderer._process.pid, signal.SIGKILL)
-    renderer._process.wait()
+    os.kill(renderer._processes._all[0]._process.pid, signal.SIGKILL)
+    renderer._processes._all[0]._process.wait()
     assert renderer.render(ASK)
     renderer.close()
 
@@ -430,7 +430,7 @@ def test_the_process_ends_with_the_one_that_started_it(end, template):
         renderer = ChatTemplateRenderer(tokenizer, max_seconds=0.5)
         ask = {ASK!r}
         renderer.render(ask)
-        print(renderer._process.pid, flush=True)
+        print(renderer._processes._all[0]._process.pid, flush=True)
         threading.Thread(target=lambda: renderer.render(ask, chat_template={template!r}), daemon=True).start()
         time.sleep(0.3)
         {end}

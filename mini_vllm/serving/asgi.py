@@ -22,6 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from mini_vllm.errors import shown
+from mini_vllm.serving.admission.bounds import SMALL_BODY_BYTES, check_structure
 from mini_vllm.serving.openai.errors import log_failure, to_api_error
 from mini_vllm.serving.openai.protocol import REQUEST_ID, ApiError
 
@@ -31,33 +32,33 @@ MAX_BODY_BYTES = 8 << 20
 # --- what is read ---------------------------------------------------------------------------------
 
 
-async def read_json(request: HttpRequest, max_entries: int) -> Any:
-    """The body of a request.
-
-    Raises ApiError for one that is too large, no JSON, or nested too deeply.
-
-    max_entries: of a list or an object among its fields; what has more is not looked at, since that
-    takes time in which no other client is served.
-    """
+async def read_body(request: HttpRequest) -> bytes:
+    """The body of a request. Raises ApiError for one that is too large."""
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > 4 * MAX_BODY_BYTES:
-            break
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > 4 * MAX_BODY_BYTES:
+                break
+            if size <= MAX_BODY_BYTES:
+                chunks.append(chunk)
+    except ClientDisconnect:
+        chunks.clear()  # the error holds this frame until garbage is collected
+        raise
     # read on until here: closing a connection with unread bytes loses the answer
     if size > MAX_BODY_BYTES:
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")
+    return b"".join(chunks)
+
+
+def read_json(body: bytes, max_values: int) -> Any:
+    """A body as JSON. Raises ApiError for what is none, nested too deeply, or of too many parts."""
+    if len(body) > SMALL_BODY_BYTES:
+        check_structure(body, max_values)
     try:
-        body = orjson.loads(b"".join(chunks))
+        return orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise ApiError(400, f"the body is no JSON: {error}") from None
-    for name, value in body.items() if isinstance(body, dict) else ():
-        if isinstance(value, list | dict) and len(value) > max_entries:
-            message = f"{shown(name)} has {len(value)} entries, at most {max_entries} are allowed"
-            raise ApiError(400, message, param=name[:100])
-    return body
 
 
 def name_request(scope: Scope, name: str | None = None) -> str:

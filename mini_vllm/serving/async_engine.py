@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
@@ -20,6 +21,7 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
+from mini_vllm.serving.admission.tenants import Admission, QueueFullError
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
@@ -31,14 +33,6 @@ if TYPE_CHECKING:
 
 
 BEAT = 1.0  # seconds after which the engine is asked for a word
-
-
-class QueueFullError(MiniVllmError, RuntimeError):
-    """So many requests wait already that this one is refused. retry_after: seconds."""
-
-    def __init__(self, message: str, retry_after: int) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
 
 
 class QueueTimeoutError(MiniVllmError, RuntimeError):
@@ -115,6 +109,7 @@ class AsyncEngine:
             ThreadClient if in_process else ProcessClient
         )
         self._client: EngineClient | None = None
+        self.admission = Admission(max_queue)
         self._streams: dict[str, Stream] = {}
         # by request that has no token yet: its tenant, and its choices
         self._waiting: dict[str, tuple[str, int]] = {}
@@ -185,6 +180,7 @@ class AsyncEngine:
 
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
+        self.admission.close()
         if self._client is not None:
             await asyncio.to_thread(self._client.close, timeout)
 
@@ -232,7 +228,8 @@ class AsyncEngine:
             raise EngineDeadError(self.why_unable)
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
-        requests = self._front.add_request(request_id, prompt, params, stream.put, options)
+        admit = partial(self.admission.hold_logprobs, request_id, tenant)
+        requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
         self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
@@ -270,6 +267,7 @@ class AsyncEngine:
         """End a request at once, in whatever state it is. One that has ended is ignored."""
         stream = self._streams.pop(request_id, None)
         self._waiting.pop(request_id, None)
+        self.admission.release(request_id)
         if stream is not None and (child_ids := self.output_processor.abort(request_id)):
             self._send(Finish(child_ids, "abort"))
 

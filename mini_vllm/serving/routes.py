@@ -5,9 +5,9 @@ document of the same types. Source: vllm/entrypoints/openai/chat_completion/serv
 vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/serving.py.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, get_type_hints
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -20,15 +20,15 @@ from mini_vllm.errors import shown
 from mini_vllm.frontend.tokenizer import Tokenizer, TokenNames
 from mini_vllm.policies.tenants import salt_of
 from mini_vllm.serving import live
-from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_json
+from mini_vllm.serving.admission.bounds import MAX_VALUES, SMALL_BODY_BYTES
+from mini_vllm.serving.admission.jobs import Read, read_chat, read_prompts
+from mini_vllm.serving.asgi import EventStream, JsonResponse, name_request, read_body, read_json
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.openai.answers import Answer, ChatAnswer, CompletionAnswer
 from mini_vllm.serving.openai.errors import refusals
 from mini_vllm.serving.openai.generate import Generation, Job
-from mini_vllm.serving.openai.jobs import read_chat, read_prompts
 from mini_vllm.serving.openai.openapi import openapi_document
 from mini_vllm.serving.openai.protocol import (
-    MAX_PROMPTS,
     ApiError,
     ChatCompletion,
     ChatCompletionRequest,
@@ -82,22 +82,28 @@ class Api:
         body = get_type_hints(handler).get("asked")
 
         async def endpoint(request: HttpRequest) -> Response:
-            answer = await (
-                handler(self, await self._asked(request, body)) if body else handler(self)
-            )
+            if body is None:
+                answer = await handler(self)
+            else:
+                read = partial(self.engine.admission.read, request.scope.get("tenant", ""))
+                answer = await handler(self, await self._asked(request, body, read), read)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
         return Route(path, endpoint, methods=["POST" if body else "GET"])
 
-    async def _asked(self, request: HttpRequest, kind: type[ModelRequest]) -> Any:
+    async def _asked(self, request: HttpRequest, kind: type[ModelRequest], read: Read) -> Any:
         """What a client asks for.
 
         Raises ApiError while nothing can be answered, and for what is no such request.
         """
         self._check_ready()
-        limits = self.engine.input_processor.limits
-        body = await read_json(request, max(MAX_PROMPTS, limits.max_model_len))
-        asked = parse(kind, body, strict=self.options.strict)
+        body = await read_body(request)
+        max_values = max(MAX_VALUES, 2 * self.engine.input_processor.limits.max_model_len)
+
+        def parsed() -> Any:
+            return parse(kind, read_json(body, max_values), strict=self.options.strict)
+
+        asked = await read(parsed) if len(body) > SMALL_BODY_BYTES else parsed()
         self._check_model(asked.model)
         if isinstance(asked, SharedRequest):
             asked.request_id = name_request(request.scope, asked.request_id)
@@ -172,36 +178,35 @@ class Api:
         found["owned_by"] = "mini_vllm"
         return found
 
-    async def tokenize(self, asked: TokenizeRequest) -> Tokens:
+    async def tokenize(self, asked: TokenizeRequest, read: Read) -> Tokens:
         """Token ids of a text or a conversation."""
         reader = self.engine.input_processor
-        with refusals("prompt" if asked.messages is None else "messages"):
+
+        def tokens_of() -> Tokens:
             if asked.messages is None:
-                tokens = await asyncio.to_thread(
-                    reader.tokenize,
-                    asked.prompt or "",
-                    add_special_tokens=asked.add_special_tokens,
+                tokens = reader.tokenize(
+                    asked.prompt or "", add_special_tokens=asked.add_special_tokens
                 )
             else:
-                tokens = await asyncio.to_thread(
-                    reader.apply_chat_template,
+                tokens = reader.apply_chat_template(
                     [message.for_template() for message in asked.messages],
                     add_generation_prompt=asked.add_generation_prompt,
                 )
-        found: Tokens = {
-            "count": len(tokens),
-            "max_model_len": reader.limits.max_model_len,
-            "tokens": tokens,
-        }
-        if asked.return_token_strs:
-            names = TokenNames(self._tokenizer)
-            found["token_strs"] = [names.text(token_id) for token_id in tokens]
-        return found
+            limit = reader.limits.max_model_len
+            found: Tokens = {"count": len(tokens), "max_model_len": limit, "tokens": tokens}
+            if asked.return_token_strs:
+                found["token_strs"] = [*map(TokenNames(self._tokenizer).text, tokens)]
+            return found
 
-    async def detokenize(self, asked: DetokenizeRequest) -> Text:
+        with refusals("prompt" if asked.messages is None else "messages"):
+            answer: Tokens = await read(tokens_of)
+            return answer
+
+    async def detokenize(self, asked: DetokenizeRequest, read: Read) -> Text:
         """The text of token ids."""
         with refusals("tokens"):
-            return {"prompt": self.engine.input_processor.detokenize(asked.tokens)}
+            detokenize = self.engine.input_processor.detokenize
+            return {"prompt": await read(partial(detokenize, asked.tokens))}
 
     async def load(self) -> Load:
         """How many choices wait or run, for a router."""
@@ -211,25 +216,27 @@ class Api:
         """The version of this server."""
         return {"version": __version__}
 
-    async def chat_completions(self, asked: ChatCompletionRequest) -> ChatCompletion | EventStream:
+    async def chat_completions(
+        self, asked: ChatCompletionRequest, read: Read
+    ) -> ChatCompletion | EventStream:
         """Answer a conversation."""
-        prompt, params, form = await read_chat(self.engine, asked)
+        prompt, params, form = await read_chat(self.engine, asked, read)
         answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
         return await self._respond(answer, [(prompt, params)], asked)
 
-    async def render_chat(self, asked: ChatCompletionRequest) -> Rendered:
+    async def render_chat(self, asked: ChatCompletionRequest, read: Read) -> Rendered:
         """The token ids of a conversation's prompt, by which a router knows what is cached where.
 
         Source: render_chat_request in vllm/entrypoints/scale_out/render/serving.py.
         """
-        prompt, _, _ = await read_chat(self.engine, asked)
+        prompt, _, _ = await read_chat(self.engine, asked, read)
         return self._rendered(f"chatcmpl-{asked.request_id}", prompt)
 
-    async def render_completion(self, asked: CompletionRequest) -> list[Rendered]:
+    async def render_completion(self, asked: CompletionRequest, read: Read) -> list[Rendered]:
         """The token ids of each prompt. Source: render_completion_request, as above."""
-        jobs = await read_prompts(self.engine, asked)
+        jobs = await read_prompts(self.engine, asked, read)
         name = f"cmpl-{asked.request_id}"
-        return [self._rendered(f"{name}-{i}", ids) for i, (ids, _, _) in enumerate(jobs)]
+        return [self._rendered(f"{name}-{i}", ids) for i, (ids, _) in enumerate(jobs)]
 
     def _rendered(self, name: str, token_ids: list[int]) -> Rendered:
         return {
@@ -238,12 +245,9 @@ class Api:
             "model": self.options.served_model_name,
         }
 
-    async def completions(self, asked: CompletionRequest) -> Completion | EventStream:
+    async def completions(self, asked: CompletionRequest, read: Read) -> Completion | EventStream:
         """Complete texts or token ids."""
-        jobs: list[Job] = [
-            (given if asked.echo else token_ids, params)
-            for token_ids, params, given in await read_prompts(self.engine, asked)
-        ]
+        jobs = await read_prompts(self.engine, asked, read)
         answer = CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer)
         return await self._respond(answer, jobs, asked)
 

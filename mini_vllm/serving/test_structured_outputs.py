@@ -113,7 +113,7 @@ BAD = [
     (
         {"response_format": schema_of({"type": "string", "pattern": "foo**"})},
         "response_format",
-        "is wrong, or read in several ways",
+        "'**' is wrong",
     ),
     (
         {"response_format": {"type": "json_schema"}},

@@ -3,33 +3,36 @@ them.
 
 A grammar is compiled in a process of its own (worker.py), since a library cannot be stopped within
 a long call: the process has so many seconds of the processor for each grammar and so much memory,
-and is killed when it takes more. A thread here asks it, one grammar after the other, and reads the
-answer; the thread that steps only looks at futures. What was compiled is kept in bounded bytes,
-those that were used last; so are refusals, or a bad one could be sent again and again. Source:
-StructuredOutputManager in vllm/v1/structured_output/__init__.py, which compiles in threads.
+and is killed when it takes more. Threads here ask and read the answers, in turns between the
+tenants that want grammars; the thread that steps only looks at futures. What was compiled is kept
+in bounded bytes, those that were used last; so are refusals, or a bad one could be sent again and
+again. One that differs in a byte is another one, so what a tenant may have compiled in a minute is
+bounded, too. Source: StructuredOutputManager in vllm/v1/structured_output/__init__.py, which
+compiles in threads.
 """
 
 import json
 import threading
-import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from functools import cache
-from queue import SimpleQueue
+from functools import cache, partial
 from subprocess import Popen
 from typing import Any
 
 from mini_vllm.errors import GrammarError, MiniVllmError, how_to_install
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
-from mini_vllm.structured.sandbox.child_process import ChildProcess, tell
+from mini_vllm.structured.sandbox.child_process import ChildProcess, ProcessPool, tell
+from mini_vllm.structured.sandbox.fair_threads import FairThreads
 from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import check_size, possible_backends
 
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
+NUM_PROCESSES = 4  # of which a tenant has one at a time
+MAX_SECONDS_A_MINUTE = 20.0  # of the processor, for each tenant
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
@@ -38,9 +41,9 @@ Outcome = NewGrammar | GrammarError
 class GrammarCompiler:
     """A GrammarSource (scheduler.py). backend: of EngineConfig.structured_outputs_backend.
 
-    make_vocabulary is called once, when a grammar is first asked for; the process starts then, too.
-    Any thread may call it. It ends with close(), with this object, or with the process that made
-    it.
+    make_vocabulary is called when a process is first started, which is when a grammar is first
+    asked for. Any thread may call it. It ends with close(), with this object, or with the process
+    that made it. owner_of: the tenant of a cache_salt. threads: that ask the processes.
     """
 
     idle_seconds = 0.01
@@ -53,45 +56,46 @@ class GrammarCompiler:
         max_seconds: float = MAX_SECONDS,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
         max_cache_bytes: int = MAX_CACHE_BYTES,
+        owner_of: Callable[[str | None], str] = lambda cache_salt: "",
+        threads: FairThreads | None = None,
     ) -> None:
         self._backend = backend
-        self._compiled = BoundedCache(max_cache_bytes)
-        self._jobs: SimpleQueue[tuple[StructuredOutputs, Future[NewGrammar]] | None] = SimpleQueue()
-        self._process = CompilerProcess(make_vocabulary, max_seconds, max_memory_bytes)
-        self._thread: threading.Thread | None = None
+        self._owner_of = owner_of
+        self._compiled = compiled = BoundedCache(max_cache_bytes)
+        make = partial(CompilerProcess, cache(make_vocabulary), max_seconds, max_memory_bytes)
+        self._processes = processes = ProcessPool(make)
+        self._threads = threads or FairThreads(NUM_PROCESSES, MAX_SECONDS_A_MINUTE)
+        self._compile = partial(compile_in, processes, compiled, backend)
 
-    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """The grammar, now if it was compiled before.
+    def compile(
+        self, wanted: StructuredOutputs, cache_salt: str | None = None
+    ) -> "Future[NewGrammar]":
+        """The grammar, now if it was compiled before. cache_salt: says whose request wants it.
 
         Raises GrammarError for what is refused at sight.
         """
         future: Future[NewGrammar] = Future()
-        if (known := self._compiled.get(wanted.key)) is not None:
-            fulfil(future, known)
-            return future
-        check_size(wanted)
-        kind, text = wanted.key
-        # in no time, and where there is neither process nor thread
-        if installed(kind, possible_backends(kind, self._backend)) == ["automaton"]:
-            outcome, num_bytes = self._process.compile("automaton", kind, text)
-            self._compiled.put(wanted.key, outcome, num_bytes)
-            fulfil(future, outcome)
-            return future
-        if self._thread is None:
-            self._thread = threading.Thread(
-                target=work,
-                args=(self._jobs, self._process, self._compiled, self._backend),
-                daemon=True,
-            )
-            self._thread.start()
-            weakref.finalize(self, self._jobs.put, None)
-        self._jobs.put((wanted, future))
+        known = self._compiled.get(wanted.key)
+        if known is None:
+            check_size(wanted)
+            kind, text = wanted.key
+            if installed(kind, possible_backends(kind, self._backend)) != ["automaton"]:
+                owner = self._owner_of(cache_salt)
+                return self._threads.submit(owner, partial(self._compile, wanted))
+            # in no time, and where there is neither process nor thread
+            with self._processes.one() as process:
+                known, num_bytes = process.compile("automaton", kind, text)
+            self._compiled.put(wanted.key, known, num_bytes)
+        if isinstance(known, GrammarError):
+            future.set_exception(renewed(known))
+        else:
+            future.set_result(known)
         return future
 
     def close(self) -> None:
-        """End the thread and the process."""
-        self._jobs.put(None)
-        self._process.close()
+        """End the threads and the processes."""
+        self._threads.close()
+        self._processes.close()
 
 
 class BoundedCache:
@@ -122,26 +126,29 @@ class BoundedCache:
                 self.num_bytes -= self._entries.popitem(last=False)[1][1]
 
 
-# --- the thread -----------------------------------------------------------------------------------
+# --- a thread -------------------------------------------------------------------------------------
 
 
-def work(
-    jobs: "SimpleQueue[tuple[StructuredOutputs, Future[NewGrammar]] | None]",
-    process: "CompilerProcess",
+def compile_in(
+    processes: "ProcessPool[CompilerProcess]",
     compiled: BoundedCache,
     backend: str,
-) -> None:
-    """Compile what is asked for, one after the other, until there is None."""
-    while (job := jobs.get()) is not None:
-        wanted, future = job
-        if not future.set_running_or_notify_cancel():  # its client has left
-            continue
-        outcome = compiled.get(wanted.key)
-        if outcome is None:
+    wanted: StructuredOutputs,
+) -> NewGrammar:
+    """The grammar, which another request may have wanted meanwhile. Raises GrammarError."""
+    outcome = compiled.get(wanted.key)
+    if outcome is None:
+        with processes.one() as process:
             outcome, num_bytes = compile_with(process, wanted, backend)
-            compiled.put(wanted.key, outcome, num_bytes)
-        fulfil(future, outcome)
-        del job, wanted, future, outcome
+        compiled.put(wanted.key, outcome, num_bytes)
+    if isinstance(outcome, GrammarError):
+        raise renewed(outcome)
+    return outcome
+
+
+def renewed(error: GrammarError) -> GrammarError:
+    """The same again: one that was raised holds the frames that it was raised in."""
+    return GrammarError(str(error))
 
 
 def compile_with(
@@ -156,7 +163,6 @@ def compile_with(
                 return process.compile(name, kind, text)
             except Exception as error:
                 errors.append(f"{name}: {told(error)}")
-    # a thread that ends would let all later requests wait without end
     except Exception as error:
         return GrammarError(told(error)), 0
     return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
@@ -177,15 +183,6 @@ def installed(kind: str, names: Sequence[str]) -> list[str]:
     return found
 
 
-def fulfil(future: "Future[NewGrammar]", outcome: Outcome) -> None:
-    """Tell whoever waits."""
-    if isinstance(outcome, GrammarError):
-        # one that was raised holds the frames it was raised in
-        future.set_exception(GrammarError(str(outcome)))
-    else:
-        future.set_result(outcome)
-
-
 # --- the process ----------------------------------------------------------------------------------
 
 
@@ -200,7 +197,7 @@ class CompilerProcess(ChildProcess):
         self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int
     ) -> None:
         super().__init__(max_seconds, max_memory_bytes)
-        self._vocabulary = vocabulary = cache(make_vocabulary)
+        self._vocabulary = vocabulary = make_vocabulary
         self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
     def fit_backends(self, backend: str, kind: str, text: str) -> list[str]:

@@ -48,8 +48,10 @@ class GrammarSource(Protocol):
     idle_seconds: float
     """How long a step without work may wait for a grammar."""
 
-    def compile(self, wanted: StructuredOutputs) -> "Future[NewGrammar]":
-        """Begin to compile; the future may raise GrammarError.
+    def compile(
+        self, wanted: StructuredOutputs, cache_salt: str | None = None
+    ) -> "Future[NewGrammar]":
+        """Begin to compile, for a request of this cache_salt; the future may raise GrammarError.
 
         Raises a RequestRefusedError for what never could be.
         """
@@ -77,7 +79,9 @@ class GrammarGate(Part):
     def add(self, requests: Sequence[Request]) -> None:
         """Begin to compile what they want."""
         self._compiling |= {
-            request.request_id: self.grammars.compile(request.sampling_params.structured)
+            request.request_id: self.grammars.compile(
+                request.sampling_params.structured, request.cache_salt
+            )
             for request in requests
             if request.sampling_params.structured is not None
         }

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jsonschema
 import pydantic
@@ -30,10 +30,12 @@ from mini_vllm.engine.core_factory import load_vocabulary
 from mini_vllm.errors import GrammarError, InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import StructuredOutputs
+from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.structured import compiler as compiler_module
 from mini_vllm.structured.compiler import BoundedCache, GrammarCompiler
+from mini_vllm.structured.sandbox.fair_threads import FairThreads
 from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.structured.schema import (
     MAX_BRANCHES,
@@ -381,7 +383,7 @@ def test_others_go_on_while_a_grammar_is_compiled(
         .token_ids
     )
     ready = compiler.compile(StructuredOutputs(regex="[ab]{3}")).result()
-    monkeypatch.setattr(compiler, "compile", lambda wanted: future)
+    monkeypatch.setattr(compiler, "compile", lambda wanted, salt: future)
     engine, order = auto.engine, []
     for name, structured in (("slow", {"regex": "[ab]{3}"}), ("other", None)):
         params = SamplingParams(temperature=0, max_tokens=20, structured=structured)
@@ -609,7 +611,7 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     with pytest.raises(GrammarError, match=r"its compilation takes more than 0\.02 seconds"):
         compiler.compile(bomb).result()
     # of the process that is started now: a busy machine refuses nothing
-    compiler._process._max_seconds = 5.0
+    compiler._processes._all[0]._max_seconds = 5.0
     assert compiler.compile(good).result()().accept(20)  # "1"
     again = compiler.compile(bomb)
     assert again.done(), "that it takes too long is remembered"
@@ -617,17 +619,17 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     compiler.close()
 
 
-def test_what_no_request_waits_for_is_not_compiled() -> None:
+def test_what_no_request_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler, asked = make_compiler(), []
     started, may_go_on = threading.Event(), threading.Event()
 
-    def ask(what: str, backend: str, kind: str, text: str) -> Any:
+    def ask(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
         started.set()
         asked.append(text)
         assert may_go_on.wait(60)
         raise GrammarError("no")
 
-    compiler._process._answer = ask  # type: ignore[method-assign]
+    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
     scheduler = Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8)
     scheduler.attach(GrammarGate(compiler))
     for text in "abc":
@@ -645,12 +647,12 @@ def test_what_no_request_waits_for_is_not_compiled() -> None:
 def test_a_process_that_was_killed_is_started_again() -> None:
     compiler = make_compiler()
     compiler.compile(StructuredOutputs(regex="a")).result()
-    process = compiler._process._process
+    process = compiler._processes._all[0]._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert compiler.compile(StructuredOutputs(regex="b")).result()
-    assert compiler._process._process is not process
+    assert compiler._processes._all[0]._process is not process
     compiler.close()
 
 
@@ -687,7 +689,7 @@ LONG_TO_READ = "(?i)" + r"[\x00-\U0010ffff]" * 1000
     ],
 )
 def test_no_text_of_a_stranger_is_read_where_requests_are_served(
-    auto: LLM, structured: Any
+    auto: LLM, structured: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the thread that takes requests nor the one that steps works on it: a process does,
     which can be killed.
@@ -695,12 +697,12 @@ def test_no_text_of_a_stranger_is_read_where_requests_are_served(
     compiler, asked = make_compiler(), []
     is_over = threading.Event()
 
-    def ask(what: str, backend: str, kind: str, text: str) -> Any:
+    def ask(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
         asked.append(text)
         assert is_over.wait(60)
         raise GrammarError("no")
 
-    compiler._process._answer = ask  # type: ignore[method-assign]
+    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
     before = time.thread_time()
     params = SamplingParams(structured=structured)
     auto.engine.input_processor.read("a", [1], params)
@@ -711,3 +713,61 @@ def test_no_text_of_a_stranger_is_read_where_requests_are_served(
     assert isinstance(future.exception(60), GrammarError)
     assert asked == [params.structured.key[1]]
     compiler.close()
+
+
+def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
+    """Each tenant has one process at a time, and so many of its seconds in a minute."""
+    clock, cpu = Seconds(), Seconds()
+    threads = FairThreads(4, 20.0, clock=clock, cpu_clock=cpu)
+    compiler = make_compiler(owner_of=tenant_of, threads=threads)
+    asked: list[str] = []
+    may_go_on = threading.Event()
+
+    def ask(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
+        asked.append(text)
+        if text.startswith("slow"):
+            assert may_go_on.wait(60)
+            cpu.now += 8
+        raise GrammarError("no")
+
+    def submit(text: str, salt: str) -> "Future[Any]":
+        return compiler.compile(StructuredOutputs(regex=text), salt)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        slow = [submit(f"slow{i}", f"alice/{i}") for i in range(5)]
+        for text in "abc":
+            assert submit(text, "bob/").exception(60)
+        assert [text for text in asked if text.startswith("slow")] in ([], ["slow0"])
+        may_go_on.set()
+        assert slow[2].exception(60), "its 24th second is over"
+        assert submit("d", "bob/").exception(60)
+        assert not slow[3].done(), "one that differs in a byte is compiled in the next minute"
+        clock.now = 60
+        assert submit("e", "bob/").exception(60)
+        assert slow[4].exception(60)
+    compiler.close()
+
+
+class Seconds:
+    """A clock that the test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_gate_says_whose_request_wants_a_grammar() -> None:
+    class Source:
+        idle_seconds = 0.0
+        salts: ClassVar[list[str | None]] = []
+
+        def compile(self, wanted: Any, cache_salt: str | None = None) -> "Future[Any]":
+            self.salts.append(cache_salt)
+            return Future()
+
+    params = SamplingParams(structured={"regex": "a"})
+    requests = [Request(name, [1], params, cache_salt=f"{name}/x") for name in ("alice", "bob")]
+    GrammarGate(Source()).add(requests)
+    assert Source.salts == ["alice/x", "bob/x"]

@@ -12,6 +12,7 @@ import os
 import re
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 from mini_vllm.errors import GrammarError
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import Vocabulary, make_backend
-from mini_vllm.structured.sandbox.child_process import limit_memory, questions, send, set_timers
+from mini_vllm.structured.sandbox.child_process import answer, limit_memory, questions, set_timers
 from mini_vllm.structured.schema import fit_backends
 
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Warning: )?")  # in xgrammar
@@ -108,10 +109,11 @@ def main() -> None:
             answers.backend(question["backend"])
             limit_further_memory(max_bytes)
             is_limited.add(question["backend"])
+        begun = time.process_time()
         set_timers(seconds)
         found = answers.to(question)
         set_timers(0)
-        send(out, json.dumps(found).encode())
+        answer(out, found, begun)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,8 @@ from mini_vllm.errors import (
     RequestRefusedError,
     TokenIdOutOfRangeError,
 )
-from mini_vllm.serving.async_engine import QueueFullError, QueueTimeoutError, RequestTimeoutError
+from mini_vllm.serving.admission.tenants import QueueFullError
+from mini_vllm.serving.async_engine import QueueTimeoutError, RequestTimeoutError
 from mini_vllm.serving.openai.protocol import ApiError
 
 logger = logging.getLogger("mini_vllm")

@@ -18,7 +18,7 @@ from mini_vllm.serving.openai.errors import log_failure, refusals, to_api_error
 from mini_vllm.serving.openai.protocol import ApiError, SharedRequest
 from mini_vllm.serving.options import ServerOptions
 
-Job = tuple[str | Sequence[int], SamplingParams]  # a prompt and how to sample
+Job = tuple[Sequence[int], SamplingParams]  # a prompt and how to sample
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Generation:
         with refusals(self.answer.prompt_field):
             async with aclosing(self._outputs()) as outputs:
                 last = {prompt: output async for prompt, output in outputs}
-        return self.answer.whole(sorted(last.items()))
+        return await self.answer.whole(sorted(last.items()))
 
     async def events(self) -> AsyncGenerator[bytes]:
         """The events of a stream. An error before the first is raised, a later one is an event."""
@@ -44,7 +44,7 @@ class Generation:
         try:
             async with aclosing(self._outputs()) as outputs:
                 async for prompt, output in outputs:
-                    for chunk in self.answer.chunks(prompt, output):
+                    for chunk in await self.answer.chunks(prompt, output):
                         has_begun = True
                         yield event(chunk)
             for chunk in self.answer.last_chunks():
@@ -76,10 +76,12 @@ class Generation:
                 async for output in outputs:
                     arrived.put_nowait((number, output))
 
-        tasks = [asyncio.create_task(collect(*each)) for each in enumerate(self.jobs)]
-        for task in tasks:
-            task.add_done_callback(arrived.put_nowait)
+        tasks: list[asyncio.Task[None]] = []
         try:
+            for each in enumerate(self.jobs):
+                tasks.append(asyncio.create_task(collect(*each)))
+                tasks[-1].add_done_callback(arrived.put_nowait)
+                await asyncio.sleep(0)  # other clients are served between two prompts
             num_left = len(tasks)
             while num_left:
                 new = await arrived.get()
@@ -94,7 +96,7 @@ class Generation:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _outputs_of(
-        self, request_id: str, prompt: str | Sequence[int], params: SamplingParams
+        self, request_id: str, prompt: Sequence[int], params: SamplingParams
     ) -> AsyncGenerator[RequestOutput]:
         """The outputs of a prompt, in time. An error that ends it is raised."""
         outputs = self.engine.generate(request_id, prompt, params, **self.asked.request_options())

@@ -12,6 +12,7 @@ from typing import (
     Any,
     Literal,
     NotRequired,  # pydantic reads these alone before Python 3.12
+    TypeVar,
 )
 
 from pydantic import (
@@ -19,6 +20,7 @@ from pydantic import (
     ConfigDict,
     Field,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
     model_validator,
@@ -28,6 +30,7 @@ from typing_extensions import TypedDict
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.serving.openai.foreign_fields import without_foreign
+from mini_vllm.structured.schema import MAX_BYTES, MAX_VALUES
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -104,13 +107,20 @@ class ResponseFormat(Strict):
     json_schema: JsonSchema | None = None
 
 
+T = TypeVar("T")
+# a list whose first mistake ends its validation: a million of them would take seconds
+Many = Annotated[list[T], Field(fail_fast=True)]
+FormText = Annotated[str, Field(max_length=MAX_BYTES)]
+Choices = Annotated[Many[FormText], Field(max_length=MAX_VALUES)]
+
+
 class StructuredOutputsField(Strict):
     """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark."""
 
-    json_: Annotated[dict[str, Any] | str | None, Field(alias="json")] = None
-    regex: str | None = None
-    choice: list[str] | None = None
-    grammar: str | None = None
+    json_: Annotated[dict[str, Any] | FormText | None, Field(alias="json")] = None
+    regex: FormText | None = None
+    choice: Choices | None = None
+    grammar: FormText | None = None
     json_object: bool | None = None
 
     @model_validator(mode="before")
@@ -129,7 +139,11 @@ SAMPLING_FIELDS = frozenset(
     "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
     "include_stop_str_in_output bad_words".split()
 )
-MAX_STOP = 4  # OpenAI's limit
+MOST = {  # of OpenAI, and of this server
+    "stop": (4, "stop strings"),
+    "logit_bias": (SamplingParams.MAX_BIASES, "token ids"),
+}
+MAX_SALT = 1024
 StopText = Annotated[str, Field(min_length=1)]
 TokenId = Annotated[int, Field(ge=0)]
 TokenIdText = Annotated[str, Field(pattern="^(0|[1-9][0-9]{0,9})$")]
@@ -164,13 +178,13 @@ class SharedRequest(ModelRequest):
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
-    stop: StopText | list[StopText] | None = None
+    stop: StopText | Many[StopText] | None = None
     include_stop_str_in_output: bool | None = None
-    stop_token_ids: list[TokenId] | None = None
+    stop_token_ids: Many[TokenId] | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = None
     skip_special_tokens: bool | None = None
-    allowed_token_ids: Annotated[list[TokenId], Field(min_length=1)] | None = None
-    bad_words: list[str] | None = None
+    allowed_token_ids: Annotated[Many[TokenId], Field(min_length=1)] | None = None
+    bad_words: Many[str] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -182,23 +196,24 @@ class SharedRequest(ModelRequest):
     """The client's name for its user. The server does not look at it."""
     request_id: Annotated[str, Field(pattern=REQUEST_ID)] | None = None
     """What the answer's id ends with. The header X-Request-Id goes before it."""
-    cache_salt: Annotated[str, Field(min_length=1)] | None = None
+    cache_salt: Annotated[str, Field(min_length=1, max_length=MAX_SALT)] | None = None
     """Requests with other salts share no blocks with this one."""
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     """Lower is sooner, with --policy priority."""
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputsField | None = None
-    guided_json: dict[str, Any] | str | None = None
+    guided_json: dict[str, Any] | FormText | None = None
     """This and the next three: vLLM's older names for the fields of structured_outputs."""
-    guided_regex: str | None = None
-    guided_choice: list[str] | None = None
-    guided_grammar: str | None = None
+    guided_regex: FormText | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: FormText | None = None
 
-    @field_validator("stop", mode="before")
+    @field_validator(*MOST, mode="before")
     @classmethod
-    def _at_most(cls, given: Any) -> Any:
-        if isinstance(given, list) and len(given) > MAX_STOP:
-            raise ValueError(f"at most {MAX_STOP} stop strings are allowed")
+    def _at_most(cls, given: Any, info: ValidationInfo) -> Any:
+        most, what = MOST[str(info.field_name)]
+        if isinstance(given, list | dict) and len(given) > most:
+            raise ValueError(f"at most {most} {what} are allowed")
         return given
 
     @property
@@ -294,9 +309,9 @@ class ChatMessage(Strict):
     """One message of a conversation; "developer" is OpenAI's newer word for "system"."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart] | None = None
+    content: str | Many[TextPart] | None = None
     name: str | None = None
-    tool_calls: list[MessageToolCall] | None = None
+    tool_calls: Many[MessageToolCall] | None = None
     tool_call_id: str | None = None
     """Of a message of a tool: which call it answers."""
     reasoning_content: str | None = None
@@ -340,11 +355,11 @@ TEMPLATE_NAMES = frozenset(
 class ChatCompletionRequest(SharedRequest):
     """The body of POST /v1/chat/completions."""
 
-    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    messages: Annotated[Many[ChatMessage], Field(min_length=1)]
     """max_tokens is absent: what fits."""
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
     parallel_tool_calls: bool | None = None
@@ -394,7 +409,7 @@ class CompletionRequest(SharedRequest):
     prompt: (
         str
         | Annotated[
-            list[str] | list[TokenId] | list[Annotated[list[TokenId], Field(min_length=1)]], Prompts
+            Many[str] | Many[TokenId] | Many[Annotated[Many[TokenId], Field(min_length=1)]], Prompts
         ]
     )
     """max_tokens is absent: 16."""
@@ -424,7 +439,7 @@ class TokenizeRequest(ModelRequest):
     """
 
     prompt: str | None = None
-    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = None
+    messages: Annotated[Many[ChatMessage], Field(min_length=1)] | None = None
     add_special_tokens: bool = True
     add_generation_prompt: bool = True
     return_token_strs: bool | None = None
@@ -433,7 +448,7 @@ class TokenizeRequest(ModelRequest):
 class DetokenizeRequest(ModelRequest):
     """The body of POST /detokenize."""
 
-    tokens: list[TokenId]
+    tokens: Many[TokenId]
 
 
 def parse(kind: type[ModelRequest], body: object, *, strict: bool = False) -> Any:

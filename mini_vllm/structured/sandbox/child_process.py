@@ -12,13 +12,18 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
+import time
 import weakref
-from collections.abc import Iterator
-from contextlib import suppress
-from typing import IO, Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import IO, Any, Generic, TypeVar
 
 LENGTH = struct.Struct("<Q")  # of the JSON that follows
 WALL_TIMES = 20  # by the clock on the wall a question may take so many times as long
+
+
+AnyProcess = TypeVar("AnyProcess", bound="ChildProcess")
 
 
 class ChildProcess:
@@ -44,13 +49,16 @@ class ChildProcess:
             process = self._start()
         try:
             tell(process, question)
-            return hear(process)
+            answer = hear(process)
+            _spent.seconds = spent_by_children() + answer.pop("seconds", 0.0)
+            return answer
         # its answer, or the rest of it, would be taken for the next one's
         except BaseException as error:
             self.close()
             if not isinstance(error, OSError | EOFError | ValueError):
                 raise
             if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
+                _spent.seconds = spent_by_children() + self._max_seconds
                 raise EOFError(f"takes more than {self._max_seconds:g} seconds") from error
             raise EOFError(f"has ended its process (status {process.returncode})") from error
 
@@ -77,6 +85,47 @@ class ChildProcess:
         )
         self._stop = weakref.finalize(self, end, process)
         return process
+
+
+_spent = threading.local()
+
+
+def spent_by_children() -> float:
+    """Seconds of the processor that processes have taken to answer this thread."""
+    seconds: float = getattr(_spent, "seconds", 0.0)
+    return seconds
+
+
+def cpu_seconds() -> float:
+    """Seconds of the processor that this thread has taken, and processes for it. It only grows."""
+    return time.thread_time() + spent_by_children()
+
+
+class ProcessPool(Generic[AnyProcess]):
+    """As many processes as are asked at once. Any thread may call."""
+
+    def __init__(self, make: Callable[[], AnyProcess]) -> None:
+        self._make = make
+        self._idle: list[AnyProcess] = []
+        self._all: list[AnyProcess] = []
+
+    @contextmanager
+    def one(self) -> Iterator[AnyProcess]:
+        """A process that no other thread asks meanwhile: of those that wait, the last one."""
+        try:
+            process = self._idle.pop()
+        except IndexError:
+            process = self._make()
+            self._all.append(process)
+        try:
+            yield process
+        finally:
+            self._idle.append(process)
+
+    def close(self) -> None:
+        """End them. The next questions start them again."""
+        for process in self._all:
+            process.close()
 
 
 def tell(process: subprocess.Popen[bytes], text: bytes) -> None:
@@ -148,3 +197,9 @@ def limit_memory(num_bytes: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def answer(pipe: IO[bytes], found: dict[str, Any], begun: float) -> None:
+    """Send an answer, with the seconds of the processor since `begun` by time.process_time()."""
+    found["seconds"] = time.process_time() - begun
+    send(pipe, json.dumps(found, ensure_ascii=False).encode("utf-8", "surrogatepass"))

@@ -1,0 +1,1 @@
+"""What of a stranger's request is taken, and where it is read: beside the event loop, in turns."""

@@ -1,0 +1,74 @@
+"""What one request may ask for in all, so that no request holds up the other ones.
+
+Each field has its own limit (protocol.py). Here are the limits of what comes of many of them: of
+the values of a body at all depths, and of products such as prompts times n. Each keeps the work on
+a request below a quarter of a second of the processor, most of it outside the event loop.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mini_vllm.serving.openai.protocol import MAX_PROMPTS, ApiError, CompletionRequest
+
+# A body of so many bytes breaks no limit of its structure: an object has 3 bytes with its comma.
+SMALL_BODY_BYTES = 3 << 14
+MAX_OBJECTS = 1 << 14
+MAX_KEYS = 1 << 15
+MAX_VALUES = 1 << 18
+MAX_CHOICES = 1024  # prompts times n
+MAX_LOGPROBS = 1 << 17  # tokens times their logprobs, of all choices
+MAX_REPEATED_BYTES = 1 << 19  # prompts times what is sent along with each of them
+
+
+def check_structure(body: bytes, max_values: int = MAX_VALUES) -> None:
+    """Raises ApiError for JSON with too many objects, keys or values, at whatever depth.
+
+    It runs before the body is parsed, and costs a few milliseconds for 8 MiB. What stands between
+    quotes is taken out, and then commas, colons and brackets are counted.
+    """
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    _check("the body", plain.count(b'"') // 2, "strings", max_values + MAX_KEYS)
+    plain = b"".join(plain.split(b'"')[::2])
+    num_objects, num_lists = plain.count(b"{"), plain.count(b"[")
+    _check("the body", num_objects, "objects", MAX_OBJECTS)
+    _check("the body", plain.count(b":"), "keys", MAX_KEYS)
+    num_values = plain.count(b",") + num_objects + num_lists
+    _check("the body", num_values, "values", max_values)
+
+
+def check_prompts(asked: CompletionRequest) -> None:
+    """Raises ApiError for too many choices, or too much that goes along with each prompt."""
+    num_prompts, n = len(asked.prompts), asked.n or 1
+    _check("prompt", num_prompts, "prompts", MAX_PROMPTS, "prompt")
+    _check(f"{num_prompts} prompts with n {n}", num_prompts * n, "choices", MAX_CHOICES, "prompt")
+    if num_prompts > 1:
+        rest = asked.model_dump_json(exclude={"prompt"}, exclude_none=True, by_alias=True)
+        what = f"{num_prompts} prompts with other fields of {len(rest):,} characters"
+        _check(what, num_prompts * len(rest), "characters", MAX_REPEATED_BYTES, "prompt")
+
+
+def check_logprobs(
+    options: Mapping[str, Any], num_prompt_tokens: Sequence[int], max_tokens: int
+) -> None:
+    """Raises ApiError for more logprobs than one request may hold. options: of SamplingParams."""
+    if options.get("logprobs") is None:
+        return
+    num_tokens = len(num_prompt_tokens) * max_tokens
+    if "prompt_logprobs" in options:
+        num_tokens += sum(num_prompt_tokens)
+    n, num_each = options.get("n", 1), options["logprobs"] + 1
+    what = f"{num_tokens:,} tokens with n {n} and {num_each} logprobs for each"
+    _check(what, num_tokens * n * num_each, "logprobs", MAX_LOGPROBS, "logprobs")
+
+
+def max_tokens_with_logprobs(options: Mapping[str, Any]) -> int:
+    """What a chat may write that does not say how much."""
+    num_each = options.get("n", 1) * ((options.get("logprobs") or 0) + 1)
+    return MAX_LOGPROBS // num_each if "logprobs" in options else sys.maxsize
+
+
+def _check(what: str, value: int, unit: str, limit: int, param: str | None = None) -> None:
+    if value > limit:
+        message = f"{what}: {value:,} {unit}, at most {limit:,} are allowed"
+        raise ApiError(400, message, param=param)

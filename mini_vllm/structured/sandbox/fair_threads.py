@@ -1,0 +1,166 @@
+"""Threads that work for several owners, such as the tenants of a server, each in its turn.
+
+The next job is of the owner that has used least of late. An owner has at most a quarter of the
+threads at once, so its jobs never hold all of them. One that has used its seconds of a minute waits
+until some of them are given back; the owner without a name, to whom the server belongs, does not.
+Source: the counter of what each was given is that of "Fairness in Serving Large Language Models"
+(Sheng et al., OSDI 2024); that it leaks is the leaky bucket of networks.
+"""
+
+import math
+import threading
+import time
+import weakref
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+from mini_vllm.structured.sandbox.child_process import cpu_seconds
+
+SHARE = 4  # an owner has one thread of so many
+
+
+class Job(NamedTuple):
+    """One call for an owner."""
+
+    owner: str
+    function: Callable[[], Any]
+    future: "Future[Any]"
+
+
+class FairThreads:
+    """Up to num_threads threads, each started when there is work for it. Any thread may call.
+
+    max_seconds: of the processor, in a minute, for each owner with a name. They end with close(),
+    or with this object.
+    """
+
+    def __init__(
+        self,
+        num_threads: int,
+        max_seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        cpu_clock: Callable[[], float] = cpu_seconds,
+    ) -> None:
+        self._turns = Turns(num_threads, max_seconds, clock)
+        self._cpu_clock = cpu_clock
+        weakref.finalize(self, self._turns.close)
+
+    def submit(self, owner: str, function: Callable[[], Any]) -> "Future[Any]":
+        """What the function gives or raises. A job that is cancelled before its turn is not
+        begun.
+        """
+        future: Future[Any] = Future()
+        if self._turns.put(Job(owner, function, future)):
+            threading.Thread(target=work, args=(self._turns, self._cpu_clock), daemon=True).start()
+        return future
+
+    def num_waiting(self, owner: str) -> int:
+        """How many jobs of an owner are not begun."""
+        return self._turns.num_waiting(owner)
+
+    def close(self) -> None:
+        """End the threads, each after the job that it is at."""
+        self._turns.close()
+
+
+class Turns:
+    """The jobs that wait, and whose turn it is."""
+
+    def __init__(self, num_threads: int, max_seconds: float, clock: Callable[[], float]) -> None:
+        self._most = max(1, num_threads // SHARE)  # jobs of an owner at once
+        self._max_seconds, self._clock = max_seconds, clock
+        self._num_unstarted = num_threads
+        self._jobs: OrderedDict[str, deque[Job]] = OrderedDict()
+        self._running: Counter[str] = Counter()
+        # by owner: seconds that it has used of late, as of when
+        self._used: dict[str, tuple[float, float]] = {}
+        self._num_idle = 0
+        self._is_closed = False
+        self._changed = threading.Condition()
+
+    def put(self, job: Job) -> bool:
+        """Add a job. Whether a thread has to be started for it."""
+        with self._changed:
+            self._jobs.setdefault(job.owner, deque()).append(job)
+            self._changed.notify()
+            is_idle = sum(map(len, self._jobs.values())) <= self._num_idle
+            if is_idle or not self._num_unstarted:
+                return False
+            self._num_unstarted -= 1
+            return True
+
+    def take(self, *, wait: bool = True) -> Job | None:
+        """The job that is next; None at the end. Without wait, None also while there is none."""
+        with self._changed:
+            self._num_idle += 1
+            try:
+                while not self._is_closed:
+                    seconds, owner = self._next()
+                    if seconds == 0:
+                        return self._begin(owner)
+                    if not wait:
+                        return None
+                    self._changed.wait(None if seconds == math.inf else seconds)
+                return None
+            finally:
+                self._num_idle -= 1
+
+    def done(self, owner: str, seconds: float) -> None:
+        """A job of an owner is over. seconds: what it has taken of the processor."""
+        with self._changed:
+            self._running[owner] -= 1
+            self._used[owner] = self._used_now(owner) + seconds, self._clock()
+            self._changed.notify()
+
+    def num_waiting(self, owner: str) -> int:
+        """How many jobs of an owner are not begun."""
+        with self._changed:
+            return len(self._jobs.get(owner, ()))
+
+    def close(self) -> None:
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+
+    def _next(self) -> tuple[float, str]:
+        """The owner that is next, and in how many seconds; infinity if that is not known."""
+        found = math.inf, ""
+        for owner in sorted(self._jobs, key=self._used_now):
+            if self._running[owner] < self._most:
+                found = min(found, (self._seconds_to_wait(owner), owner), key=lambda each: each[0])
+        return found
+
+    def _begin(self, owner: str) -> Job:
+        job = self._jobs[owner].popleft()
+        if not self._jobs[owner]:
+            del self._jobs[owner]
+        self._running[owner] += 1
+        return job
+
+    def _seconds_to_wait(self, owner: str) -> float:
+        beyond = self._used_now(owner) - self._max_seconds
+        return 0 if owner == "" or beyond < 0 else (beyond / self._max_seconds + 0.001) * 60
+
+    def _used_now(self, owner: str) -> float:
+        seconds, since = self._used.get(owner, (0.0, 0.0))
+        return max(0.0, seconds - (self._clock() - since) / 60 * self._max_seconds)
+
+
+def work(turns: Turns, cpu_clock: Callable[[], float]) -> None:
+    """Do one job after the other, until there is none any more."""
+    while (job := turns.take()) is not None:
+        result, error, before = None, None, cpu_clock()
+        is_wanted = job.future.set_running_or_notify_cancel()
+        try:
+            result = job.function() if is_wanted else None
+        except BaseException as raised:  # the one who waits gets it
+            error = raised
+        turns.done(job.owner, cpu_clock() - before)
+        if is_wanted and error is not None:
+            job.future.set_exception(error)
+        elif is_wanted:
+            job.future.set_result(result)
+        del job, result, error
