@@ -236,7 +236,7 @@ class Params:
         for name in self.__slots__:
             value = getattr(self, name)
             is_list = isinstance(value, list | tuple)
-            object.__setattr__(self, name, tuple(map(plain, value)) if is_list else plain(value))
+            self.store({name: tuple(map(plain, value)) if is_list else plain(value)})
 
     def changed(self, **values: Any) -> Self:
         """The same with other values, which are known to be right.
@@ -245,9 +245,13 @@ class Params:
         thousand prompts.
         """
         found = copy(self)
-        for name, value in values.items():
-            object.__setattr__(found, name, value)
+        found.store(values)
         return found
+
+    def store(self, values: Mapping[str, Any]) -> None:
+        """Set fields, unchecked."""
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
 
     def check(self, rules: Mapping[str, Rule]) -> None:
         """Refuse the first field whose value breaks its rule."""
