@@ -30,6 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from mini_vllm.load.workload import TraceRequest, lognormal_lengths, synthetic
 from mini_vllm.policies.registry import SCHEDULERS
 from mini_vllm.policies.tenants import TenantScheduler, salt_of
+from mini_vllm.scheduler import Scheduler
 from mini_vllm.simulator.calibration import engine_config, load_calibration
 from mini_vllm.simulator.metrics import SLO, Metrics, RequestRecord
 from mini_vllm.simulator.replica import Replica
@@ -110,8 +111,8 @@ def flood_rows(rate: float = 2.0) -> Iterator[str]:
 class WithoutShares(TenantScheduler):
     """As tenants, but one of them may have all of a step's budget."""
 
-    def _share_out(self) -> dict[str, int]:
-        return dict.fromkeys(self.waiting.served, self.max_num_batched_tokens)
+    def _chunk_size(self, *args: Any) -> int:
+        return Scheduler._chunk_size(self, *args)
 
 
 SCHEDULERS["without shares"] = f"{__name__}:WithoutShares"

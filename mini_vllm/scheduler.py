@@ -40,9 +40,9 @@ class Scheduler(SchedulerInterface):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.long_prefill_token_threshold < 0:
-            threshold = self.long_prefill_token_threshold
             raise InvalidParameterError(
-                f"long_prefill_token_threshold must be at least 0, got {threshold}"
+                "long_prefill_token_threshold must be at least 0, "
+                f"got {self.long_prefill_token_threshold}"
             )
         self._set_aside: list[Request] = []  # by the admission of the step that is being decided
 

@@ -98,9 +98,10 @@ class Step:
     @classmethod
     def decide(cls, scheduler: "SchedulerInterface") -> "Step":
         """Let the scheduler, its KV cache manager and its parts decide the next step."""
+        for part in scheduler.parts:
+            part.before_schedule(scheduler)
         output, kv = scheduler.schedule(), scheduler.kv_cache_manager
-        plan = kv.begin_step()
-        step = cls(output, plan, kv.exchange_notes(None))
+        step = cls(output, kv.begin_step(), kv.exchange_notes(None))
         for part in scheduler.parts:
             part.after_schedule(step, scheduler)
         return step
@@ -161,6 +162,9 @@ class Part:
 
     def add(self, requests: Sequence[Request]) -> None:
         """These come, together. Raises a RequestRefusedError; then none is queued."""
+
+    def before_schedule(self, scheduler: "SchedulerInterface") -> None:
+        """The next step is about to be decided. Nothing is known of it yet."""
 
     def may_admit(self, request: Request) -> bool:
         """Whether a waiting request may be admitted now.
@@ -228,22 +232,20 @@ class SchedulerInterface(ABC):
             known = " or ".join(map(repr, self.policies))
             raise InvalidParameterError(f"policy must be {known}, got {shown(self.policy)}")
         if self.max_num_seqs < 1 or self.max_num_batched_tokens < 1:
-            limits = (
-                f"max_num_seqs {self.max_num_seqs}, max_num_batched_tokens "
-                f"{self.max_num_batched_tokens}"
-            )
-            raise InvalidParameterError(f"limits must be at least 1, got {limits}")
-        if not 0 <= self.watermark < 1 or self.max_model_len < 1:
-            limits = f"{self.watermark}, {self.max_model_len}"
             raise InvalidParameterError(
-                f"watermark must be in [0, 1), max_model_len at least 1, got {limits}"
+                f"limits must be at least 1, got max_num_seqs {self.max_num_seqs}, "
+                f"max_num_batched_tokens {self.max_num_batched_tokens}"
+            )
+        if not 0 <= self.watermark < 1 or self.max_model_len < 1:
+            raise InvalidParameterError(
+                "watermark must be in [0, 1), max_model_len at least 1, "
+                f"got {self.watermark}, {self.max_model_len}"
             )
         longest = min(self.max_model_len, self.num_slots)
         if not self.enable_chunked_prefill and self.max_num_batched_tokens < longest:
             raise InvalidParameterError(
                 "without chunked prefill max_num_batched_tokens must be at least max_model_len "
-                f"{self.max_model_len}, "
-                f"got {self.max_num_batched_tokens}"
+                f"{self.max_model_len}, got {self.max_num_batched_tokens}"
             )
         self.num_watermark_blocks = int(self.watermark * kv.num_blocks)
         self.waiting: deque[Request] = deque()  # front first

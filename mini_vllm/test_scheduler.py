@@ -1284,6 +1284,9 @@ class Doorkeeper(Part):
     def add(self, requests: Sequence[Request]) -> None:
         self.told.append(("add", *(request.request_id for request in requests)))
 
+    def before_schedule(self, scheduler: SchedulerInterface) -> None:
+        self.told.append(("before", *(request.request_id for request in scheduler.waiting)))
+
     def may_admit(self, request: Request) -> bool:
         return request.request_id in self.admitted
 
@@ -1307,7 +1310,8 @@ def test_a_part_holds_requests_back_and_they_keep_their_places() -> None:
     assert output.blocked == {"a": "a part", "c": "a part"}
     assert [request.request_id for request in scheduler.waiting] == ["a", "c"]
     scheduler.abort_request("a")
-    assert part.told == [*(("add", name) for name in "abcd"), ("ended", "a")]
+    adds = [("add", name) for name in "abcd"]
+    assert part.told == [*adds, ("before", *"abcd"), ("ended", "a")]
 
 
 def test_a_part_ends_a_request_in_its_place_of_the_step_or_out_of_the_queue() -> None:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -143,17 +143,21 @@ def bench_serve(
     limits = metrics.parse_goodput(goodput or [])
     client = Client(base_url, api_key)
     check_outputs(out, plot)
-    requests, length_scale = arrivals.requests(), arrivals.length_scale if arrivals.trace else 1.0
+    requests = arrivals.requests()
     test = LoadTest(
-        requests, endpoint, model, ignore_eos, timeout, arrivals.seed, length_scale, max_concurrency
+        requests,
+        endpoint,
+        model,
+        ignore_eos,
+        timeout,
+        arrivals.seed,
+        arrivals.length_scale if arrivals.trace else 1.0,
+        max_concurrency,
     )
-
-    async def run(advance: Callable[[], object]) -> Any:
-        await wait_for(client, wait)
-        return await measure(client, test, advance)
-
     with progress(len(requests)) as advance:
-        ready, records, duration = asyncio.run(run(advance))
+        ready, records, duration = asyncio.run(
+            when_there(client, wait, measure(client, test, advance))
+        )
     result = {
         **about_run(ready.api, client.base_url, max_concurrency, limits),
         **arrivals.about(),
@@ -162,26 +166,23 @@ def bench_serve(
             records, duration, goodput=limits, has_queue=max_concurrency is not None
         ),
     }
-    report(result, records, ignore_eos)
-    if out:
-        write_file(out, json.dumps(result | metrics.detail(records)) + "\n")
-    if plot:
-        plot_run(plot, records, result)
+    report(result, records, ignore_eos, out, plot)
     if not result["completed"]:
         raise typer.Exit(1)
 
 
-async def wait_for(
-    client: "Client", seconds: float, sleep: Callable[[float], Any] = asyncio.sleep
-) -> None:
-    """Ask /health every half second, until the server is there and does not load."""
+async def when_there(
+    client: "Client", seconds: float, measured: Awaitable[Any], sleep: Any = asyncio.sleep
+) -> Any:
+    """Ask /health every half second, until the server is there and does not load; then measure."""
     from mini_vllm.load.client import HTTP_ERRORS
 
     for _ in range(math.ceil(2 * seconds)):
-        with suppress(*HTTP_ERRORS):
+        with suppress(*HTTP_ERRORS):  # measure() tells what is wrong
             if (await client.ask("GET", "/health")).status != 503:
-                return
+                break
         await sleep(0.5)
+    return await measured
 
 
 def about_run(
@@ -253,9 +254,13 @@ def progress(total: int) -> Iterator[Callable[[], object]]:
 
 
 def report(
-    result: Mapping[str, Any], records: Sequence[metrics.Record], asked_ignore_eos: bool
+    result: dict[str, Any],
+    records: list[metrics.Record],
+    asked_ignore_eos: bool,
+    out: Path | None,
+    plot: Path | None,
 ) -> None:
-    """Print the table, and on stderr what makes its figures doubtful."""
+    """Print the table, and on stderr what makes its figures doubtful. Write the files."""
     for line in metrics.table(result, records):
         typer.echo(legible(line))
     notes = []
@@ -272,3 +277,7 @@ def report(
         )
     for note in notes:
         console(stderr=True).print(note, style="dim", markup=False, soft_wrap=True)
+    if out:
+        write_file(out, json.dumps(result | metrics.detail(records)) + "\n")
+    if plot:
+        plot_run(plot, records, result)

@@ -95,8 +95,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         elif name not in ("config", "sampling"):
             parameters.append(parameter)
     if "sampling" in own:
-        none_given = dict.fromkeys(SAMPLING_OPTIONS)
-        parameters += _options(SamplingParams, SAMPLING_OPTIONS, none_given, "Sampling")
+        parameters += _options(
+            SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS), "Sampling"
+        )
     if "config" in own:
         defaults = {"model": "tiny", "enable_prefix_caching": False}
         parameters += _options(EngineConfig, ENGINE_OPTIONS, defaults, "Engine")

@@ -10,7 +10,7 @@ from typer import BadParameter
 from mini_vllm.cli.common import KEY_VARIABLES, console, option, show_log
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import shown
-from mini_vllm.observe.files import printable, read_text
+from mini_vllm.observe.files import read_text
 
 LOOPBACK = ("127.0.0.1", "localhost", "[::1]", "::1")  # a server on these answers to no other name
 
@@ -78,7 +78,7 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
     name = config.model if access.served_model_name is None else access.served_model_name
     keys, origins = access.api_key or [], access.allowed_origin or []
     if access.api_key_file is not None:
-        keys = [*keys, *read_keys(access.api_key_file)]
+        keys = [*keys, *(read_text(access.api_key_file, 1 << 20).split() or [""])]
     check_texts(name, keys, origins)
     config, tenants = with_tenants(config, access.multi_tenant)
     options = ServerOptions(
@@ -115,20 +115,11 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
     )
 
 
-def read_keys(path: Path) -> list[str]:
-    """The keys of a file. Raises BadParameter if it has none, InvalidParameterError if it cannot
-    be read.
-    """
-    if not (keys := read_text(path, 1 << 20).split()):
-        raise BadParameter(f"--api-key-file has no key: {printable(path)}")
-    return keys
-
-
 def check_texts(name: str, keys: list[str], origins: list[str]) -> None:
     """Raises BadParameter for an empty key or name, and for an origin that is no page's."""
     for flag, values, pattern, kind in (
-        ("--api-key", keys, r"\S", "key or page"),
-        ("--allowed-origin", origins, r"\Ahttps?://[^/\s]+\Z", "key or page"),
+        ("--api-key", keys, r"\S", "key"),
+        ("--allowed-origin", origins, r"\Ahttps?://[^/\s]+\Z", "page"),
         ("--served-model-name", [name], r"\S", "name"),
     ):
         for value in values:

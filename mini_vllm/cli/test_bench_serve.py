@@ -288,5 +288,6 @@ def test_it_waits_for_a_server_that_loads_and_no_longer_than_asked() -> None:
         async def note(seconds: float, waits: list[float] = waits) -> None:
             waits.append(seconds)
 
-        asyncio.run(bench_serve.wait_for(Loading(), 2.0, note))  # type: ignore[arg-type]
+        measured = asyncio.sleep(0, "measured")
+        assert asyncio.run(bench_serve.when_there(Loading(), 2.0, measured, note)) == "measured"  # type: ignore[arg-type]
         assert waits == [0.5] * num_waits

@@ -109,7 +109,7 @@ def test_keys_come_from_the_environment_or_a_file(
     run("serve", "--api-key", "five", env={name: "one"})
     assert asked == [(), ("one", "two"), (), ("one", "three", "four"), ("five",)]
     file.write_text("\n")
-    assert "has no key" in run("serve", "--api-key-file", str(file), status=2).output
+    assert "--api-key is no key" in run("serve", "--api-key-file", str(file), status=2).output
     run("serve", "--api-key-file", str(tmp_path / "nosuch"), status=2)
 
 

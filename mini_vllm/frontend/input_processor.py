@@ -166,18 +166,16 @@ class InputProcessor:
         Raises InvalidParameterError for a text that has no token. Source: update_from_tokenizer in
         vllm/sampling_params.py, which leaves out the latter where it has another number of tokens.
         """
-        found: list[tuple[int, ...]] = []
+        found: dict[tuple[int, ...], None] = {}
         for text in texts:
-            bare, spaced = (
-                tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
-                for space in ("", " ")
-            )
-            if not bare:
-                raise InvalidParameterError(
-                    f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
-                )
-            found += [bare, spaced]
-        return tuple(dict.fromkeys(found))
+            for space in ("", " "):
+                ids = tuple(self.tokenize(space + text.lstrip(), add_special_tokens=False))
+                if not ids:
+                    raise InvalidParameterError(
+                        f"SamplingParams: bad_words must be texts with a token, got {shown(text)}"
+                    )
+                found[ids] = None
+        return tuple(found)
 
     def check_vocabulary(self, name: str, token_ids: Sequence[int]) -> None:
         """Raise TokenIdOutOfRangeError unless each is one of the model's."""

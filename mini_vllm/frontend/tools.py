@@ -15,6 +15,7 @@ from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.structured.schema import calls_schema, wrong_in
 
 MAX_TOOLS, MAX_NAME = 128, 64  # tools, and characters of a name
+MAX_CALLS = 16  # of an answer that has to call
 CHOICES = ("none", "auto", "required")
 
 
@@ -90,7 +91,7 @@ class ToolUse(Params):
             tool["function"] for tool in self.tools or () if tool["function"]["name"] in wanted
         ]
         is_one = self.parallel_tool_calls is False or self.tool_choice != "required"
-        return calls_schema(functions, 1 if is_one else None)
+        return calls_schema(functions, 1 if is_one else MAX_CALLS)
 
     def constrain(self, params: SamplingParams) -> SamplingParams:
         """The same for a text that has to call.

@@ -157,9 +157,9 @@ class NanoVllmScheduler(PrefillFirstScheduler):
     def __post_init__(self) -> None:
         super().__post_init__()
         if getattr(self.kv_cache_manager, "nano_vllm", None) != self.nano_vllm:
-            name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(
-                f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, got {name}"
+                f"nano_vllm {shown(self.nano_vllm)} needs a KV cache manager of it, "
+                f"got {type(self.kv_cache_manager).__name__}"
             )
 
     def _schedule_running(

@@ -9,6 +9,11 @@ computed. Four rules keep one tenant from taking what another one needs:
     victims     when blocks run out, the tenant that holds most gives way
     sweeper     before each step, cold cached blocks above the quotas and a watermark are forgotten
 
+The sweeper is a Part, and so is the account that the first two rules read: Fairness does both
+before each step. Which request is next, how many tokens it gets and which one gives way are no
+parts: a part chooses nothing, and each choice depends on what the same step has given out so far.
+So TenantScheduler makes them, where V1's own schedule() asks.
+
 Source: the counter of what each tenant was served is that of "Fairness in Serving Large Language
 Models" (Sheng et al., OSDI 2024), with blocks times steps in the place of tokens. All else is vLLM
 V1, which knows no tenants.
@@ -25,6 +30,7 @@ from mini_vllm.errors import InvalidParameterError, is_int, is_number, shown
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.scheduler_interface import Part, SchedulerInterface
 
 MOST_PREEMPTIONS = 8  # of a request for the sake of other tenants: so each one ends
 
@@ -62,7 +68,7 @@ class TenantBlockPool(BlockPool):
         super().uncache_block(block)
 
     def uncache_hash(self, block_hash: Hashable) -> None:
-        for block in list(self._cached.get(block_hash, {}).values()):
+        for block in [*self._cached.get(block_hash, {}).values()]:
             self.uncache_block(block)
 
     def trim(self, num_blocks: Counter[str]) -> None:
@@ -71,8 +77,8 @@ class TenantBlockPool(BlockPool):
         They are taken next.
         """
         free = self.free_queue.block_ids() if any(num_blocks.values()) else ()
-        for block in (self.blocks[block_id] for block_id in free):
-            owner = self._owners[block.block_id]
+        for block_id in free:
+            block, owner = self.blocks[block_id], self._owners[block_id]
             if block.block_hash is not None and num_blocks[owner]:
                 num_blocks[owner] -= 1
                 self.uncache_block(block)
@@ -95,11 +101,13 @@ class TenantKVCacheManager(KVCacheManager):
 
     def __post_init__(self, pool: BlockPool | None, group: int) -> None:
         super().__post_init__(pool, group)
-        quotas, watermark = self.cache_quotas or {}, self.cache_watermark
-        if not all(is_int(quota, 0) for quota in quotas.values()) or not is_number(watermark, 0, 1):
-            given = f"{shown(quotas)} and {shown(watermark)}"
+        if not (
+            is_number(self.cache_watermark, 0, 1)
+            and all(is_int(quota, 0) for quota in (self.cache_quotas or {}).values())
+        ):
             raise InvalidParameterError(
-                f"cache_quotas must be blocks, and cache_watermark in [0, 1], got {given}"
+                "cache_quotas must be blocks, and cache_watermark in [0, 1], "
+                f"got {shown(self.cache_quotas)} and {shown(self.cache_watermark)}"
             )
         self.block_pool = self.tenant_pool = TenantBlockPool(self.num_blocks)
 
@@ -109,12 +117,14 @@ class TenantKVCacheManager(KVCacheManager):
         What the smaller ones leave of an equal share, the larger ones may have. Blocks that
         requests hold stay.
         """
-        pool, quotas, excess = self.tenant_pool, self.cache_quotas or {}, Counter[str]()
+        pool, excess = self.tenant_pool, Counter[str]()
         pool.num_cached = +pool.num_cached  # without those that have none
         num_left = int(self.cache_watermark * self.num_usable_blocks)
         for i, (tenant, num_cached) in enumerate(reversed(pool.num_cached.most_common())):
             num_allowed = min(
-                num_cached, num_left // (len(pool.num_cached) - i), quotas.get(tenant, num_cached)
+                num_cached,
+                num_left // (len(pool.num_cached) - i),
+                (self.cache_quotas or {}).get(tenant, num_cached),
             )
             excess[tenant] = num_cached - num_allowed
             num_left -= num_allowed
@@ -146,6 +156,10 @@ class TenantQueue:
         for request in requests:
             self.appendleft(request)
 
+    def popleft(self) -> Request:
+        self.remove(request := self[0])
+        return request
+
     def remove(self, request: Request) -> None:
         self.lines[tenant_of(request.cache_salt)].remove(request)
 
@@ -169,11 +183,50 @@ class TenantQueue:
         self.lines = defaultdict(
             deque, {tenant: line for tenant, line in self.lines.items() if line}
         )
-        tenants = [*held, *(self.lines.keys() - held.keys())]
+        tenants = {*held, *self.lines}
         least = min((self.served[tenant] for tenant in tenants if tenant in self.served), default=0)
         self.served = Counter(
             {tenant: self.served.get(tenant, least) + held[tenant] for tenant in tenants}
         )
+
+
+def held_by_tenant(scheduler: SchedulerInterface) -> Counter[str]:
+    """How many blocks the running requests of each tenant hold."""
+    held, kv = Counter[str](), scheduler.kv_cache_manager
+    for request in scheduler.running:
+        held[tenant_of(request.cache_salt)] += sum(kv.get_num_blocks(request.request_id))
+    return held
+
+
+class Fairness(Part):
+    """What the rules do before each step: charge the tenants, sweep, and share out the budget."""
+
+    def __init__(self, queue: TenantQueue) -> None:
+        self.queue = queue
+
+    def before_schedule(self, scheduler: SchedulerInterface) -> None:
+        kv = scheduler.kv_cache_manager
+        self.queue.charge(held_by_tenant(scheduler))
+        if isinstance(kv, TenantKVCacheManager):
+            kv.sweep()
+        self.queue.shares = dict.fromkeys(self.queue.served, self._share_of_each(scheduler))
+
+    def _share_of_each(self, scheduler: SchedulerInterface) -> int:
+        """How many tokens of the step a tenant may compute.
+
+        The tenants with prompts to compute have equal shares, and none has more than half of the
+        budget beside another one. What a tenant does not use is used by none: a longer chunk would
+        make the step longer for all requests. A tenant that is alone has the budget, and so has
+        each one if prompts are not cut.
+        """
+        with_prompts = {
+            tenant_of(request.cache_salt)
+            for request in scheduler.running
+            if request.num_tokens - request.num_computed_tokens > 1
+        }.union(self.queue.lines)
+        is_shared = scheduler.enable_chunked_prefill and len(self.queue.served) > 1
+        num_shares = max(len(with_prompts), 2) if is_shared else 1
+        return max(scheduler.max_num_batched_tokens // num_shares, 1)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -190,12 +243,13 @@ class TenantScheduler(Scheduler):
         super().__post_init__()
         self.waiting: TenantQueue = TenantQueue()  # type: ignore[assignment]
         self._preempted: Sequence[str] = ()  # in this step
+        self.attach(Fairness(self.waiting))
 
     def usage_by_tenant(self) -> dict[str, tuple[int, int, int]]:
         """Of each tenant: requests that wait, blocks that its running ones hold, and blocks that
         are cached.
         """
-        held, lines, kv = self._count_held_blocks(), self.waiting.lines, self.kv_cache_manager
+        held, lines, kv = held_by_tenant(self), self.waiting.lines, self.kv_cache_manager
         cached = (
             kv.tenant_pool.num_cached if isinstance(kv, TenantKVCacheManager) else Counter[str]()
         )
@@ -203,39 +257,6 @@ class TenantScheduler(Scheduler):
             name: (len(lines.get(name, ())), held[name], cached[name])
             for name in sorted({*held, *lines, *cached})
         }
-
-    def _count_held_blocks(self) -> Counter[str]:
-        held: Counter[str] = Counter()
-        for request in self.running:
-            held[tenant_of(request.cache_salt)] += sum(
-                self.kv_cache_manager.get_num_blocks(request.request_id)
-            )
-        return held
-
-    def schedule(self) -> SchedulerOutput:
-        self.waiting.charge(self._count_held_blocks())
-        if isinstance(self.kv_cache_manager, TenantKVCacheManager):
-            self.kv_cache_manager.sweep()
-        self.waiting.shares = self._share_out()
-        return super().schedule()
-
-    def _share_out(self) -> dict[str, int]:
-        """How many tokens of the step each tenant may compute.
-
-        The tenants with prompts to compute have equal shares, and none has more than half of the
-        budget beside another one. What a tenant does not use is used by none: a longer chunk would
-        make the step longer for all requests. A tenant that is alone has the budget, and so has
-        each one if prompts are not cut.
-        """
-        behind = [
-            request
-            for request in self.running
-            if request.num_tokens - request.num_computed_tokens > 1
-        ]
-        with_prompts = {*self.waiting.lines, *(tenant_of(request.cache_salt) for request in behind)}
-        is_shared = self.enable_chunked_prefill and len(self.waiting.served) > 1
-        share = self.max_num_batched_tokens // (max(len(with_prompts), 2) if is_shared else 1)
-        return dict.fromkeys(self.waiting.served, max(share, 1))
 
     def _chunk_size(self, request: Request, num_computed_tokens: int, token_budget: int) -> int:
         """At most what is left of the tenant's share, from which it is taken.
@@ -286,25 +307,26 @@ class TenantScheduler(Scheduler):
         request, then may not displace it in turn.
         """
         kv, mine, served = self.kv_cache_manager, tenant_of(request.cache_salt), self.waiting.served
-        computed_blocks = kv.get_computed_blocks(request)[0]
-        num_places = self.max_num_seqs - len(self.running)
         has_room = (
             token_budget
-            and num_places
-            and self._may_admit(request, request.num_tokens, computed_blocks)
+            and len(self.running) < self.max_num_seqs
+            and self._may_admit(request, request.num_tokens, kv.get_computed_blocks(request)[0])
         )
         if has_room or not self.running:
             return False
-        held, victim = self._count_held_blocks(), self._find_victim()
+        held, victim = held_by_tenant(self), self._find_victim()
         theirs, num_needed = tenant_of(victim.cache_salt), -(-request.num_tokens // kv.block_size)
-        is_next = served[theirs] > served[mine] and held[theirs] > held[mine] + num_needed
-        return is_next and victim.num_preemptions < MOST_PREEMPTIONS
+        return (
+            served[theirs] > served[mine]
+            and held[theirs] > held[mine] + num_needed
+            and victim.num_preemptions < MOST_PREEMPTIONS
+        )
 
     def _find_victim(self) -> Request:
         """The youngest request of the tenant that holds most; of those that were preempted often,
         the youngest.
         """
-        held = self._count_held_blocks()
+        held = held_by_tenant(self)
         candidates = [
             request for request in self.running if request.num_preemptions < MOST_PREEMPTIONS
         ]

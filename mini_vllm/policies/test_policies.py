@@ -32,6 +32,7 @@ from mini_vllm.policies.registry import (
 )
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput, urgency
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.test_core_properties import (
     ALPHABET,
@@ -211,8 +212,8 @@ class PolicyWorld(StepWorld):
         scheduler, kv = self.scheduler, self.kv
         running = {r.request_id: r.num_computed_tokens for r in scheduler.running}
         half_computed = [name for name, n in running.items() if 0 < n < self.goals[name]]
-        output = scheduler.schedule()
-        self.plan = kv.begin_step()
+        step = Step.decide(scheduler)
+        output, self.plan = step.output, step.plan
         counts = output.num_scheduled_tokens
         assert [r.request_id for r in output.scheduled_requests] == list(counts)
         assert output.total_num_scheduled_tokens == sum(counts.values())  # (21)
@@ -470,7 +471,7 @@ def test_a_step_looks_at_no_more_requests_than_run_however_many_wait(
         )
     for _ in range(20):
         Watched.touched.clear()
-        output = scheduler.schedule()
+        output = Step.decide(scheduler).output
         most = max(len(scheduler.running), scheduler.max_num_seqs)
         assert len(Watched.touched) <= most + len(output.scheduled_requests) + 1
         sampled = {

@@ -35,12 +35,16 @@ MAX_BODY_BYTES = 8 << 20
 async def read_body(request: HttpRequest) -> bytes:
     """The body of a request. Raises ApiError for one that is too large."""
     chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > 4 * MAX_BODY_BYTES:
-            break
-        if size <= MAX_BODY_BYTES:
-            chunks.append(chunk)
+    try:
+        async for chunk in request.stream():
+            size += len(chunk)
+            if size > 4 * MAX_BODY_BYTES:
+                break
+            if size <= MAX_BODY_BYTES:
+                chunks.append(chunk)
+    except ClientDisconnect:
+        chunks.clear()  # the error holds this frame until garbage is collected
+        raise
     # read on until here: closing a connection with unread bytes loses the answer
     if size > MAX_BODY_BYTES:
         raise ApiError(413, f"the body has more than {MAX_BODY_BYTES:,} bytes")

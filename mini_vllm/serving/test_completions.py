@@ -487,10 +487,12 @@ def test_a_value_beyond_its_limit_is_named(live: LiveServer, field: str, value: 
 
 
 def test_a_prompt_that_is_only_scored_counts_no_completion(live: LiveServer) -> None:
+    """And computes none, which would end with "stop" here."""
     with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
         answer = client.completions.create(
-            model="tiny", prompt="a b c", max_tokens=0, echo=True, logprobs=1
+            model="tiny", prompt="a b c", max_tokens=0, echo=True, logprobs=1, temperature=0
         )
+    assert answer.choices[0].finish_reason == "length"
     assert answer.usage is not None
     assert answer.usage.completion_tokens == 0
     assert answer.usage.total_tokens == answer.usage.prompt_tokens

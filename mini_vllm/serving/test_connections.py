@@ -1,7 +1,9 @@
 """Clients that connect and do not send, or send slowly: they end, and the rest are served."""
 
+import gc
 import json
 import socket
+import tracemalloc
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -141,6 +143,8 @@ def test_unfinished_bodies_hold_bounded_memory_and_shut_nobody_out(clients: Clie
     server.in_loop(lambda: setattr(server.connections, "max_body_bytes", 4 * MEBIBYTE))
     held: list[int] = []
     unfinished = []
+    gc.disable()
+    tracemalloc.start()
     for _ in range(12):
         client = clients.send(HEAD % (2 * MEBIBYTE))
         unfinished.append(client)
@@ -149,6 +153,10 @@ def test_unfinished_bodies_hold_bounded_memory_and_shut_nobody_out(clients: Clie
     assert is_served(server)
     assert max(held) <= 4 * MEBIBYTE
     server.until(lambda: server.server.num_in_flight <= 4, "the tasks of those dropped have ended")
+    num_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    gc.enable()
+    assert num_bytes < 6 * MEBIBYTE, "what was dropped is freed at once"
     assert [answer(client)[:12] for client in unfinished[:7]] == [b"HTTP/1.1 503"] * 7
     body = b'{"prompt": "a", "max_tokens": 1}'
     whole = body + b" " * (2 * MEBIBYTE - len(body))

@@ -17,6 +17,7 @@ from typing import Any, cast
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError, is_number, shown
 from mini_vllm.policies.registry import get_scheduler_cls, make_scheduler
 from mini_vllm.request import Request, until_its_end
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.simulator.metrics import Metrics, TimelinePoint
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel, work_of
@@ -101,8 +102,8 @@ class Replica:
     def step(self) -> None:
         """One step. Raises SchedulerStalledError as the engine does."""
         scheduler, metrics, before = self.scheduler, self.metrics, self.now
-        output = scheduler.schedule()
-        plan = scheduler.kv_cache_manager.begin_step()
+        decided = Step.decide(scheduler)
+        output, plan = decided.output, decided.plan
         if not (output.num_scheduled_tokens or plan) and not output.preempted_req_ids:
             raise SchedulerStalledError(
                 "requests are unfinished, but schedule() gave no tokens to any of them"
@@ -129,7 +130,7 @@ class Replica:
         num_tokens = sum(map(len, answers.values()))
         metrics.num_accepted_tokens += num_tokens - len(samples)
         self.num_live_tokens += num_tokens
-        scheduler.kv_cache_manager.end_step(KVResult())
-        for finished in scheduler.update_from_output(output, answers):
+        decided.end_kv(scheduler.kv_cache_manager, KVResult())
+        for finished in decided.update(scheduler, answers):
             self.num_live_tokens -= finished.num_tokens
             metrics.add_finished(cast(SimRequest, finished), now)

@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError
 from mini_vllm.load.workload import HASH_BLOCK_SIZE, TraceRequest, lognormal_lengths, synthetic
 from mini_vllm.observe.trace import run_trace
+from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler_interface import Part
 from mini_vllm.simulator import replica, sim_request
 from mini_vllm.simulator.fleet import ROUTINGS, policy_config, policy_names, prefix_aware, simulate
 from mini_vllm.simulator.metrics import SLO, Metrics
@@ -391,6 +393,31 @@ def test_prefixes_draw_requests_to_where_they_are() -> None:
 def idle_replicas(num_replicas: int) -> list[Replica]:
     metrics = Metrics(SLO())
     return [Replica(FLEET, STEPS, metrics, is_first=False) for _ in range(num_replicas)]
+
+
+class Listening(Part):
+    """Notes that it is asked."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def before_schedule(self, scheduler: SchedulerInterface) -> None:
+        self.told.append("before")
+
+    def ended(self, request: Request) -> None:
+        self.told.append(request.request_id)
+
+
+def test_a_replica_asks_the_parts_of_its_scheduler_as_an_engine_does() -> None:
+    (replica,), part = idle_replicas(1), Listening()
+    replica.scheduler.attach(part)
+    request = of_prefix(0)
+    replica.add(request)
+    num_steps = 0
+    while replica.scheduler.has_unfinished_requests():
+        replica.step()
+        num_steps += 1
+    assert part.told == ["before"] * num_steps + [request.request_id]
 
 
 def of_prefix(index: int, num_tokens: int = 1100) -> SimRequest:

@@ -341,7 +341,7 @@ def wrong_in(schema: Schema) -> str | None:
     return None
 
 
-def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any]:
+def calls_schema(functions: Sequence[Schema], most: int) -> dict[str, Any]:
     """The schema of a list of at least one call, at most so many: {"name": ..., "arguments": ...}.
 
     What the parameters of a function are is a definition, so that their references to themselves
@@ -365,5 +365,5 @@ def calls_schema(functions: Sequence[Schema], most: int | None) -> dict[str, Any
                 "additionalProperties": False,
             }
         )
-    found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "$defs": definitions}
-    return found if most is None else found | {"maxItems": most}
+    found = {"type": "array", "items": {"anyOf": calls}, "minItems": 1, "maxItems": most}
+    return found | {"$defs": definitions}

@@ -468,7 +468,7 @@ MANY_OPTIONAL = {
             f"alternatives and properties, at most {MAX_BRANCHES:,}",
         ),
         *(
-            ({"regex": regex}, re.escape(f"{part!r} is wrong, or read in several ways"))
+            ({"regex": regex}, f"{part!r} is wrong, or read in several ways")
             for regex, part in (
                 ("foo**", "**"),
                 ("foo\\", "\\"),

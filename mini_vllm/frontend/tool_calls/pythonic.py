@@ -15,7 +15,12 @@ from typing import Any
 from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject, sendable
 
 MAX_DEPTH = 64  # of brackets
-WORDS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+NO_CALLS = (SyntaxError, AttributeError, TypeError, ValueError, RecursionError, MemoryError)
+WORDS = {"true": "True", "false": "False", "null": "None"}
+# texts; and outside of them names of arguments, words of JSON, zeros before a number
+PARTS = re.compile(
+    r"""(?s)("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\b(\w+)(?=\s*=)|\b(true|false|null)\b|(?<![\w.])0+(?=\d)"""
+)
 BARE_VALUE = re.compile(r"\b(\w+=)([^\W\d][^\"'()\[\]{},=]*)(?=[,)])")
 
 
@@ -70,34 +75,33 @@ def calls_in(text: str, names: Collection[str]) -> list[tuple[str, str]]:
 
     Texts may lack their quotation marks, as in templates that write a value as it is.
     """
+    text = PARTS.sub(as_python, text)
     for each in (text, BARE_VALUE.sub(quoted, text)):
-        with suppress(SyntaxError, KeyError, ValueError, TypeError, RecursionError, MemoryError):
+        with suppress(*NO_CALLS):
             with warnings.catch_warnings(action="ignore"):  # of an escape that Python does not know
                 found = ast.parse(each, mode="eval").body
             return list(read_calls(found, names))
     return []
 
 
+def as_python(part: re.Match[str]) -> str:
+    """A text on one line, a name that is no keyword (from_), a word of Python, or no zeros."""
+    text, name, word = part.groups()
+    if text:
+        return text.translate({10: r"\n", 13: r"\r"})
+    return f"{name}_" if name else WORDS.get(word, "")
+
+
 def quoted(value: re.Match[str]) -> str:
     """An argument, its value in quotation marks unless it is a word."""
-    return value[0] if value[2] in WORDS else f"{value[1]}{value[2]!r}"
+    return value[0] if value[2] in WORDS.values() else f"{value[1]}{value[2]!r}"
 
 
-def read_calls(found: ast.expr, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The same of what Python has read. Raises ValueError for what is no call of that kind."""
-    for call in found.elts if isinstance(found, ast.List) else ():
-        name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
-        if not isinstance(call, ast.Call) or call.args or name not in names:
+def read_calls(found: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The same of an expression. Raises one of NO_CALLS for what is no call of that kind."""
+    for call in found.elts:
+        name = ast.unparse(call.func)
+        if call.args or name not in names:
             raise ValueError("no call of a tool by the names of its arguments")
-        values = {arg.arg: ast.literal_eval(Words().visit(arg.value)) for arg in call.keywords}
-        if None in values:
-            raise ValueError("arguments without names")
+        values = {arg.arg[:-1]: ast.literal_eval(arg.value) for arg in call.keywords}
         yield sendable(name, values)
-
-
-class Words(ast.NodeTransformer):
-    """The words of JSON, and of Python, as what they mean."""
-
-    def visit_Name(self, node: ast.Name) -> ast.Constant:
-        """Raises KeyError for another name."""
-        return ast.Constant(WORDS[node.id])

@@ -27,6 +27,7 @@ SCHEMA = {
         "a": {"type": "integer"},
         "s": {"type": ["string", "null"]},
         "o": {"anyOf": [{"type": "object"}, {"type": "null"}]},
+        "u": {"anyOf": [{"type": ["number", "array"]}, {"type": "string"}]},
     }
 }
 FORMS = {
@@ -81,6 +82,10 @@ CASES: list[tuple[str, str, str, list[tuple[str, Any]]]] = [
     ("pythonic", "[f(s='x]\\'\"', o={'k': [true, None]})]", "",
      [("f", {"s": "x]'\"", "o": {"k": [True, None]}})]),
     ("pythonic", "[f(s=New York, a=-1.5)]", "", [("f", {"s": "New York", "a": -1.5})]),
+    ("pythonic", "[f(from='x = 0', class=[True, null])]", "",
+     [("f", {"from": "x = 0", "class": [True, None]})]),
+    ("pythonic", "[f(s='a\nb\r', a=007, x=[00, 0.05, 1.05, 1e05])]", "",
+     [("f", {"s": "a\nb\r", "a": 7, "x": [0, 0.05, 1.05, 1e5]})]),
     *(("pythonic", text, text, []) for text in (
         "[h(a=1)]", "[f(1)]", "[f(**{})]", "[f(a=1]", "[f(a=1), h()]", "[f(a=open('x'))]",
         "[f(a=1) for b in c]", "[1, 2] and [a](b)", "[f(a=1e999)]", "[f(s='\\ud800')]",
@@ -92,12 +97,22 @@ CASES: list[tuple[str, str, str, list[tuple[str, Any]]]] = [
      [("f", {"s": "1", "o": {"b": None}, "x": "y"})]),
     ("qwen3_coder", xml(s="null", o="null", x="[1]", a="one"), "",
      [("f", {"s": None, "o": None, "x": [1], "a": "one"})]),
+    *(("qwen3_coder", xml(u=text), "", [("f", {"u": value})]) for text, value in (
+        ("5", 5), ("5.5", 5.5), ('["a"]', ["a"]), ("true", "true"), ("null", "null"), ("5a", "5a"),
+        ('"5"', '"5"'), ('{"a": 1}', '{"a": 1}'), ("NaN", "NaN"), ("[1e999]", "[1e999]"),
+    )),
     ("qwen3_coder", xml(s="\n if a < b:\n  <br>\n"), "", [("f", {"s": "\n if a < b:\n  <br>\n"})]),
     ("qwen3_coder", xml("g", y="True", z="true", x="NaNa"), "",
      [("g", {"y": True, "z": True, "x": "NaNa"})]),
     ("qwen3_coder", xml(a="1")[: -len("\n</tool_call>")], "", [F]),
     ("qwen3_coder", xml(a="1").replace("</parameter>", ""),
      xml(a="1").replace("</parameter>", ""), []),
+    ("qwen3_coder", f"a {xml(a='1')} b".replace("<tool_call>\n", ""), "a  b", [F]),
+    ("qwen3_coder", f"a {xml(a='1')} b".replace("</tool_call>", ""), "a b", [F]),
+    ("qwen3_coder", xml(a="1").replace("</tool_call>", "") + xml("g")[11:], "", [F, G]),
+    ("qwen3_coder", xml(a="1", x="y").replace("</parameter>", "", 1), "",
+     [("f", {"a": 1, "x": "y"})]),
+    ("qwen3_coder", "a <func <function <<function= b", "a <func <function <<function= b", []),
     ("qwen3_coder", xml("", a="1"), xml("", a="1"), []),
     ("qwen3_coder", "<tool_call>\n<function=f>\n", "<tool_call>\n<function=f>\n", []),
     ("qwen3_coder", f"<tool_call><tool_call>{xml(a='1')}", "<tool_call><tool_call>", [F]),

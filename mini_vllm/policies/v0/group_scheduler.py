@@ -32,9 +32,9 @@ class GroupScheduler(SchedulerInterface):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.kv_cache_manager, GroupKVCacheManager):
-            name = type(self.kv_cache_manager).__name__
             raise InvalidParameterError(
-                f"sequence_group needs a KV cache manager that forks groups, got {name}"
+                "sequence_group needs a KV cache manager that forks groups, "
+                f"got {type(self.kv_cache_manager).__name__}"
             )
         self._groups: dict[str, SequenceGroup] = {}  # of every live request
         self._swapped_out: list[SequenceGroup] = []  # since the last step was decided

@@ -200,7 +200,7 @@ def test_blocks_lie_anywhere(lab):
 @cases(
     requests=(far(2_000, 40_000), 4, 2, 1),
     heads=(1, 4, 2, far(66, 200)),
-    blocks=(1, 1, far(130, 1_200), 1),
+    blocks=(1, 1, far(70, 1_200), 1),
     keys_of_a_block=(1, far(300, 800), 2, 1),
 )
 def test_many(lab, case):
