@@ -6,7 +6,6 @@ All of it is read in a thread, in turns between tenants, while the event loop se
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from mini_vllm.frontend.front import changed
 from mini_vllm.frontend.tool_calls.form import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
@@ -110,4 +109,4 @@ def sampling_params(
         return params
     # here, and not for each of a thousand prompts
     bad = engine.input_processor.tokenize_bad_words(params.bad_words)
-    return changed(params, bad_words=(), bad_token_ids=bad)
+    return params.changed(bad_words=(), bad_token_ids=bad)
