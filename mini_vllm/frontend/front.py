@@ -8,7 +8,6 @@ InputProcessor.process_inputs.
 
 import random
 from collections.abc import Callable, Mapping
-from copy import copy
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -89,17 +88,17 @@ class Front:
         token_ids = self.input_processor.read(request_id, prompt, params)
         options["eos_token_ids"] = self.input_processor.eos_token_ids
         if params.seed is None:
-            params = changed(params, seed=self._seeds.getrandbits(64))
+            params = params.changed(seed=self._seeds.getrandbits(64))
         if params.bad_words:
             bad = self.input_processor.tokenize_bad_words(params.bad_words)
-            params = changed(params, bad_token_ids=params.bad_token_ids + bad)
+            params = params.changed(bad_token_ids=params.bad_token_ids + bad)
         if params.structured is not None and params.ignore_eos:
-            params = changed(params, ignore_eos=False)  # nothing can follow the end of a form
+            params = params.changed(ignore_eos=False)  # nothing can follow the end of a form
         # All of it is computed, so no cached block may serve: its salt never comes again.
         if params.prompt_logprobs is not None:
             options["cache_salt"] = f"{options.get('cache_salt') or ''}/{uuid4().hex}"
         arrival_time = options["arrival_time"]
-        rest = changed(params, prompt_logprobs=None)  # the first choice tells them for all
+        rest = params.changed(prompt_logprobs=None)  # the first choice tells them for all
         requests = []
         for i, name in enumerate(make_child_ids(request_id, params.n)):
             # Under the priority policy requests of one arrival time may preempt each other without
@@ -108,18 +107,6 @@ class Front:
             request = Request(name, token_ids, rest if i else params, choice_index=i, **options)
             requests.append(request)
         return requests
-
-
-def changed(params: SamplingParams, **values: Any) -> SamplingParams:
-    """The same with other values, which are known to be right.
-
-    It checks none again: with a thousand biases that takes milliseconds, for each of a thousand
-    prompts.
-    """
-    found = copy(params)
-    for name, value in values.items():
-        object.__setattr__(found, name, value)
-    return found
 
 
 def make_child_ids(request_id: str, n: int) -> list[str]:

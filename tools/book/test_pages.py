@@ -19,7 +19,7 @@ import pytest
 
 from mini_vllm import errors
 from mini_vllm.cli.common import ENGINE_OPTIONS
-from mini_vllm.cli.serve import Access, serve
+from mini_vllm.cli.serve import Access, Limits, serve
 from mini_vllm.models import checkpoint
 from mini_vllm.models.compressed_tensors import read_quantization_config
 from mini_vllm.models.config_fields import MODELS, check_config
@@ -235,7 +235,7 @@ def test_what_is_refused_is_refused_as_the_page_says(row: list[str], tmp_path: P
 
 
 def options_of_serve() -> set[str]:
-    own = inspect.signature(serve).parameters.keys() | inspect.signature(Access).parameters.keys()
+    own = {name for each in (serve, Access, Limits) for name in inspect.signature(each).parameters}
     names = {name.replace("enable_", "no_") for name in ENGINE_OPTIONS} | own
     return {"--" + name.replace("_", "-") for name in names}
 
@@ -263,7 +263,7 @@ def test_the_dockerfile_is_short_and_names_what_there_is() -> None:
     assert extras
     assert {*extras[1].split(",")} <= {*project["optional-dependencies"]}
     assert re.findall(r"torch==\S+", text) == re.findall(r"^torch==\S+", read(ROOT / "constraints.txt"), re.MULTILINE)
-    assert f"EXPOSE {inspect.signature(serve).parameters['port'].default}" in text
+    assert f"EXPOSE {inspect.signature(Access).parameters['port'].default.default}" in text
     for packages in tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["hatch"]["build"]["targets"]["wheel"][
         "packages"
     ]:
