@@ -158,7 +158,7 @@ mutants: $(STAMP) ## mutation testing of the core (takes minutes to an hour)
 	@CORE_EXAMPLES=10 $(BIN)/mutmut run --max-children $(WORKERS)
 	@$(BIN)/mutmut results
 
-lab-mutants: $(STAMP) ## mutation testing of the labs (half a minute)
+lab-mutants: $(STAMP) ## mutation testing of the labs (minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python tools/mutation/lab_mutants.py
 
 clean: ## remove .venv, caches and what builds leave behind

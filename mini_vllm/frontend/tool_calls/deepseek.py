@@ -13,13 +13,13 @@ Source: deepseekv3_tool_parser.py and deepseekv31_tool_parser.py in vllm/tool_pa
 import re
 from typing import Any
 
-from mini_vllm.frontend.tool_calls.hermes import SPACE, AssistantDelta, HermesParser
+from mini_vllm.frontend.tool_calls.hermes import SPACE, AssistantDelta, NamedCallParser
 
 CALLS, END_CALLS = "<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"
 CALL, END_CALL = "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"
 
 
-class DeepSeekParser(HermesParser):
+class DeepSeekParser(NamedCallParser):
     """Parses both forms."""
 
     head = re.compile(r"function<｜tool▁sep｜>([\w.-]+)\s*```json\s*|([\w.-]+)<｜tool▁sep｜>\s*")

@@ -63,8 +63,6 @@ class HermesParser:
     """
 
     keeps_space = False  # True: space beside a call is kept where text stands on both sides
-    head = re.compile("")  # what stands before the arguments of a call; its one group is the name
-    ends_head = "{"  # characters that a head does not have
 
     def __init__(self) -> None:
         self._state: Callable[[str], None] = self._text  # takes a character
@@ -143,23 +141,6 @@ class HermesParser:
         else:
             self._refuse(character)
         return ""
-
-    def _read_head(self, character: str) -> None:
-        """In the name of a call, and what stands between it and the arguments.
-
-        Where the tag comes again it was no call, and the next one may begin.
-        """
-        head = self._held
-        if character == "{" and (found := self.head.fullmatch(head)):
-            self._raw += head
-            self._object = NamedArguments(found[found.lastindex or 0])
-            self._enter(self._read, character)
-        elif character in self.ends_head or len(head) == MAX_HEAD:
-            self._refuse(character)
-        else:
-            self._held += character
-            if self._held.endswith(self._begin):
-                self._refuse("")
 
     def _read(self, character: str) -> None:
         """In the object that is a call, perhaps."""
@@ -264,3 +245,27 @@ class NamedArguments(JsonObject):
 
     def written(self) -> str:
         return f'{{"name": {json.dumps(self._name)}, "arguments": {super().written()}}}'
+
+
+class NamedCallParser(HermesParser):
+    """Parses calls whose name stands before an object that has their arguments alone."""
+
+    head = re.compile("")  # what stands before the arguments of a call; its one group is the name
+    ends_head = "{"  # characters that a head does not have
+
+    def _read_head(self, character: str) -> None:
+        """In the name of a call, and what stands between it and the arguments.
+
+        Where the tag comes again it was no call, and the next one may begin.
+        """
+        head = self._held
+        if character == "{" and (found := self.head.fullmatch(head)):
+            self._raw += head
+            self._object = NamedArguments(found[found.lastindex or 0])
+            self._enter(self._read, character)
+        elif character in self.ends_head or len(head) == MAX_HEAD:
+            self._refuse(character)
+        else:
+            self._held += character
+            if self._held.endswith(self._begin):
+                self._refuse("")

@@ -9,13 +9,13 @@ Source: mistral_tool_parser.py in vllm/tool_parsers; mistral-common's tokenizers
 import re
 from typing import Any
 
-from mini_vllm.frontend.tool_calls.hermes import NamedArguments
+from mini_vllm.frontend.tool_calls.hermes import NamedArguments, NamedCallParser
 from mini_vllm.frontend.tool_calls.json_calls import JsonCallParser
 
 TOOL_CALLS = "[TOOL_CALLS]"
 
 
-class MistralParser(JsonCallParser):
+class MistralParser(NamedCallParser, JsonCallParser):
     """Parses both forms: a list of calls, or a name and its arguments behind each tag."""
 
     begins = ""

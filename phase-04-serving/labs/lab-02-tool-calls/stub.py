@@ -1,22 +1,13 @@
 """Lab 04.2: Tool calls from a stream (45 minutes). What must hold is in contract.md."""
 
 import json
-import re
 import secrets
 from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any
 
 from labkit import todo
-from mini_vllm.frontend.tool_calls.hermes import (
-    AssistantDelta,
-    CALL,
-    END_CALL,
-    MAX_HEAD,
-    NamedArguments,
-    SPACE,
-    sendable,
-)
+from mini_vllm.frontend.tool_calls.hermes import AssistantDelta, CALL, END_CALL, SPACE, sendable
 
 
 class HermesParser:
@@ -28,8 +19,6 @@ class HermesParser:
     """
 
     keeps_space = False  # True: space beside a call is kept where text stands on both sides
-    head = re.compile("")  # what stands before the arguments of a call; its one group is the name
-    ends_head = "{"  # characters that a head does not have
 
     def __init__(self) -> None:
         todo("04.2")
