@@ -357,7 +357,7 @@ def test_the_tokens_are_those_of_a_request_alone(auto: LLM, name: str) -> None:
     ]
     options: dict[str, Any] = {
         "drafts": {"scheduler_cls": Drafting},
-        "tight": {"num_kv_blocks": 24, "max_num_batched_tokens": 4},
+        "tight": {"num_kv_blocks": 18, "max_num_batched_tokens": 4},
         "choices": {"scheduler": "sequence_group"},
     }[name]
     llm = LLM("tiny", device="cpu", **{"num_kv_blocks": 60, "block_size": 4} | options)
