@@ -32,7 +32,7 @@ MAX_TOKENS = {
     "worker": 12_800,
     "attention": 12_850,
     "native": 1_150,
-    "models": 13_500,
+    "models": 13_550,
     "offload": 9_000,
     "policies": 9_500,
     "spec_decode": 3_500,

@@ -72,12 +72,15 @@ def class_of(hf_config: HFConfig) -> type[DecoderModel]:
     """
     place = MODELS[hf_config.model_type]
     expected = place.partition(":")[2]
-    if hf_config.architectures != [expected]:
+    model_class: type[DecoderModel] = resolve_name(place)
+    named = [
+        each for each in MODELS.values() if [each.partition(":")[2]] == hf_config.architectures
+    ]
+    if model_class not in map(resolve_name, named):
         raise UnsupportedModelError(
             f"architectures {shown(hf_config.architectures)} of model_type "
             f"{hf_config.model_type!r} is not supported, only {[expected]}"
         )
-    model_class: type[DecoderModel] = resolve_name(place)
     return model_class
 
 

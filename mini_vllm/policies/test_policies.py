@@ -212,8 +212,10 @@ class PolicyWorld(StepWorld):
         scheduler, kv = self.scheduler, self.kv
         running = {r.request_id: r.num_computed_tokens for r in scheduler.running}
         half_computed = [name for name, n in running.items() if 0 < n < self.goals[name]]
-        step = Step.decide(scheduler)
-        output, self.plan = step.output, step.plan
+        for part in scheduler.parts:
+            part.before_schedule(scheduler)
+        output = scheduler.schedule()
+        self.plan = kv.begin_step()
         counts = output.num_scheduled_tokens
         assert [r.request_id for r in output.scheduled_requests] == list(counts)
         assert output.total_num_scheduled_tokens == sum(counts.values())  # (21)
