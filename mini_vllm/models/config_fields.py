@@ -205,7 +205,7 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     only = {field: allowed for field, allowed in ONLY.items() if field in raw}
     if model_type in ("llama", "granite"):  # transformers keeps one, and attends to everything
         only["sliding_window"] = (None,)
-    check_only(str(file), raw, only)
+    check_only(f"{file}: model_type {model_type!r}", raw, only)
 
 
 def check_generation_config(file: Path, raw: Mapping[str, Any]) -> None:

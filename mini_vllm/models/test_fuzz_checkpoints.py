@@ -417,8 +417,6 @@ def names_of(field: str) -> tuple[str, ...]:
         field,
         *(("rope_", "partial_rotary") if rope else ()),
         *(["model_type"] if field == "architectures" else []),
-        # which the other type does not read
-        *(["sliding_window"] if field == "model_type" else []),
     )
 
 
