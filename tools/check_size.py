@@ -42,7 +42,7 @@ MAX_TOKENS = {
     "frontend/tool_calls": 5_250,
     "serving": 13_000,
     "serving/admission": 1_700,
-    "serving/openai": 9_000,
+    "serving/openai": 10_950,
     "observe": 8_000,
     "load": 6_750,
     "simulator": 6_000,
