@@ -144,6 +144,15 @@ def option(default: Any, help: str, *flags: str, **limits: Any) -> Any:
     return typer.Option(default, *flags, help=help, **limits)
 
 
+PROMPTS = option(
+    None,
+    "A file of prompts, one a line or JSONL; - reads stdin.",
+    "--prompts",
+    encoding="utf-8",
+    errors="surrogateescape",
+)
+
+
 def _options(
     owner: type, texts: dict[str, str], defaults: dict[str, Any], group: str
 ) -> list[Parameter]:

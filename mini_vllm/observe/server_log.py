@@ -5,19 +5,16 @@ Source: LoggingStatLogger in vllm/v1/metrics/loggers.py, whose words it has.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 logger = logging.getLogger("mini_vllm.serving")
 
 
-Send = Callable[[Any], Awaitable[None]]  # of ASGI, and so are scope and message
-
-
 class AccessLine:
-    """The line of one request. clock: in seconds."""
+    """The line of one request. scope: of ASGI; clock: in seconds."""
 
-    def __init__(self, scope: Mapping[str, Any], clock: Callable[[], float]) -> None:
+    def __init__(self, scope: Any, clock: Callable[[], float]) -> None:
         self._scope, self._clock, self._start = scope, clock, clock()
         self.status: int | None = None  # of a client that has left before it was answered
 
@@ -26,7 +23,7 @@ class AccessLine:
         """Since the request came."""
         return self._clock() - self._start
 
-    def noting(self, send: Send) -> Send:
+    def noting(self, send: Any) -> Any:
         """Sends the same, and notes the status."""
 
         async def send_noted(message: Any) -> None:
