@@ -188,6 +188,7 @@ def test_items_of_an_assistant_are_one_message_of_the_chat(
     turn = seen[1]
     assert (turn["reasoning_content"], turn["content"]) == ("Hm.", "So.")
     assert [call["id"] for call in turn["tool_calls"]] == ["a", "b"]
+    assert not [each for each in seen if each["role"] != "assistant" and "tool_calls" in each]
     assert [message["tool_call_id"] for message in seen[2:4]] == ["a", "b"]
 
 
@@ -252,6 +253,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"prompt": {"id": "p"}}, "prompt", "use input"),
     ({"truncation": "auto"}, "truncation", "no prompt is cut"),
     ({"top_logprobs": 2}, "top_logprobs", "/v1/chat/completions"),
+    ({"include": ["message.output_text.logprobs"]}, "include", "/v1/chat/completions"),
     ({"max_tokens": 4}, "max_tokens", "use max_output_tokens"),
     ({"n": 2}, "n", "one answer"),
     ({"response_format": {"type": "json_object"}}, "response_format", "use text.format"),
@@ -304,6 +306,12 @@ def test_what_is_not_here_is_refused_by_name(
         body: Any = refused.value.body
         assert body["param"] == param
         assert why in body["message"]
+
+
+def test_a_response_cannot_be_asked_for_later(client: openai.OpenAI) -> None:
+    name = client.responses.create(model="tiny", input=QUESTION, max_output_tokens=1).id
+    with pytest.raises(openai.NotFoundError, match="keeps nothing between two requests"):
+        client.responses.retrieve(name)
 
 
 def test_an_error_after_the_first_event_is_a_response_that_has_failed(

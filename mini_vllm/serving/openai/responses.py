@@ -28,6 +28,7 @@ from mini_vllm.serving.openai.protocol import (
 )
 
 KEEPS_NOTHING = "this server keeps no responses: send the whole conversation as input"
+NO_LOGPROBS = "log-probabilities are in /v1/chat/completions"
 # By the words of a chat: those of a response. What becomes of an item may be a part of a message.
 WORDS = {
     r"^messages(\[\d+\])?": "input",
@@ -94,13 +95,14 @@ class ResponsesRequest(GenerateRequest, Echoed):
         **NEUTRAL,
         "background": ((False,), KEEPS_NOTHING),
         "conversation": ((), KEEPS_NOTHING),
+        "include": (([], ["reasoning.encrypted_content"]), NO_LOGPROBS),
         "max_completion_tokens": ((), "use max_output_tokens"),
         "max_tokens": ((), "use max_output_tokens"),
         "n": ((1,), "a response has one answer"),
         "previous_response_id": ((), KEEPS_NOTHING),
         "prompt": ((), "there are no templates of prompts here: use input"),
         "response_format": ((), "use text.format"),
-        "top_logprobs": ((0,), "logprobs are in /v1/chat/completions"),
+        "top_logprobs": ((0,), NO_LOGPROBS),
         "truncation": (("disabled",), "no prompt is cut"),
     }
     input: str | Annotated[Many[Item], Field(min_length=1)]
@@ -133,7 +135,8 @@ class ResponsesRequest(GenerateRequest, Echoed):
             last = found[-1]
             is_more = last["role"] == new["role"] == "assistant"
             if is_more and last.keys() & new.keys() <= {"role", "tool_calls"}:
-                new["tool_calls"] = last.get("tool_calls", []) + new.get("tool_calls", [])
+                if "tool_calls" in last:
+                    last["tool_calls"] += new.pop("tool_calls", [])
                 last |= new
             else:
                 found.append(new)
