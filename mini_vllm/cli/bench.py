@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mini_vllm.cli.common import PROMPTS, busy, load_llm, option
+from mini_vllm.cli.common import PROMPTS, busy, load_llm, option, prompts_of
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.load.metrics import Record, latencies, summary
-from mini_vllm.observe.files import read_prompts
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, summarise_steps
 from mini_vllm.params import SamplingParams
 
@@ -50,9 +49,11 @@ def bench(
     engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
     prefix = draw(vocabulary, k=min(prefix_len, input_len))
-    prompts = [engine.tokenize(prompt) for prompt, _ in read_prompts(file or ())] or [
-        prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)
-    ]
+    prompts = (
+        [*map(engine.tokenize, prompts_of(file))]
+        if file
+        else [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
+    )
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
     with busy(f"running {len(prompts)} requests, {iterations} times"):
         # warm-up, in batches of the same size

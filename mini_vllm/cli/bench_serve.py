@@ -68,14 +68,13 @@ class Arrivals:
 
         Raises InvalidParameterError if they are too many, or their prompts too long together.
         """
-        if self.dataset_path:
-            requests = self._from_dataset(self.dataset_path)
-        else:
-            requests = list(
-                self._from_trace(self.trace)
-                if self.trace
-                else self._from_rate(self.num_prompts or NUM_PROMPTS)
-            )
+        requests = list(
+            self._from_dataset(self.dataset_path)
+            if self.dataset_path
+            else self._from_trace(self.trace)
+            if self.trace
+            else self._from_rate(self.num_prompts or NUM_PROMPTS)
+        )
         if len(requests) > MAX_PROMPTS:
             raise InvalidParameterError(
                 f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send"
@@ -100,12 +99,16 @@ class Arrivals:
     def _from_dataset(self, path: Path) -> list[TraceRequest]:
         """The prompts of a file, or its first, at the arrivals of as many requests."""
         if self.trace or self.dataset_name not in ("custom", "sharegpt"):
-            what = "--dataset-path needs --dataset-name custom or sharegpt, and no --trace"
-            raise InvalidParameterError(f"{what}, got {shown(self.dataset_name)}")
+            raise InvalidParameterError(
+                "--dataset-path needs --dataset-name custom or sharegpt, and no --trace, got "
+                f"{shown(self.dataset_name)}"
+            )
         found = [*islice(read_file(path, self.dataset_name), self.num_prompts or MAX_PROMPTS + 1)]
         for i, due in enumerate(self._from_rate(len(found))):
-            length = found[i].output_length or self.output_len
-            found[i] = found[i]._replace(arrival_time=due.arrival_time, output_length=length)
+            found[i] = found[i]._replace(
+                arrival_time=due.arrival_time,
+                output_length=found[i].output_length or self.output_len,
+            )
         return found
 
     def _from_rate(self, num_prompts: int) -> Iterable[TraceRequest]:

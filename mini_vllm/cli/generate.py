@@ -12,13 +12,13 @@ from mini_vllm.cli.common import (
     busy,
     load_llm,
     option,
+    prompts_of,
     read_stdin,
     sampling_params,
 )
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.output_processor import RequestOutput
-from mini_vllm.observe.files import check_text, read_prompts
+from mini_vllm.observe.files import check_text
 
 
 def generate(
@@ -37,9 +37,8 @@ def generate(
     No chat template is applied: to ask a chat model, use `mini-vllm chat --message`.
     """
     prompts = [read_stdin() or "" if text == "-" else text for text in texts or ()]
-    prompts += [prompt for prompt, _ in read_prompts(file or ())]
-    if not prompts:
-        raise InvalidParameterError("give a PROMPT, or --prompts with a file that has one")
+    if file or not prompts:
+        prompts += prompts_of(file)
     for prompt in prompts:
         check_text("the prompt", prompt)
     llm = load_llm(config)

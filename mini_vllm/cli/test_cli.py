@@ -210,6 +210,9 @@ def test_prompts_from_a_file_or_stdin(tmp_path: Path) -> None:
     file.write_text('{"prompt": "a"}\n{"prompt": 1}\n')
     for command in ("generate", "bench"):
         assert "line 2: " in run(command, "--prompts", str(file), status=2).stderr
+        file.write_text("\n")
+        assert "a file that has one" in run(command, "--prompts", str(file), status=2).stderr
+        file.write_text('{"prompt": "a"}\n{"prompt": 1}\n')
         assert "jsonl1" in run(command, "--prompts", f"{file}1", status=2).stderr
 
 
