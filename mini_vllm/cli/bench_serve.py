@@ -59,7 +59,7 @@ class Arrivals:
         None, "Arrivals and lengths from a file, as of simulate.", exists=True, dir_okay=False
     )
     dataset_name: str = option("custom", "sharegpt, or custom: a prompt a line, or JSONL.")
-    dataset_path: Path | None = option(None, "A file of prompts.", exists=True, dir_okay=False)
+    dataset_path: Path | None = option(None, "A file of prompts.", exists=True)
     rate_scale: float = option(1.0, "Of --trace: so many times as fast.")
     length_scale: float = option(1.0, "Of --trace: lengths so many times as long.")
 
