@@ -54,16 +54,12 @@ class ToolUse(Params):
                     f"a function of tools, which are {self.names}",
                     name,
                 )
-        known = choice in CHOICES[: None if tools else 1] or isinstance(choice, Mapping)
+        known = choice in CHOICES[: None if tools else 2] or isinstance(choice, Mapping)
         self.require(
-            "tool_choice", choice is None or known, f"one of {CHOICES}, absent without tools"
+            "tool_choice", choice is None or known, f"one of {CHOICES}, not the last without tools"
         )
-        flag = bool(tools) and isinstance(self.parallel_tool_calls, bool)
-        self.require(
-            "parallel_tool_calls",
-            self.parallel_tool_calls is None or flag,
-            "a bool, absent without tools",
-        )
+        is_flag = isinstance(self.parallel_tool_calls, bool | None)
+        self.require("parallel_tool_calls", is_flag, "a bool")
 
     @property
     def names(self) -> list[str]:
@@ -109,9 +105,10 @@ class ToolUse(Params):
 
 def check_tool(path: str, tool: Any) -> None:
     """Raises InvalidParameterError for what is no tool of OpenAI's API."""
+    # before its fields are looked at: a tool of another type has other ones
+    if isinstance(tool, Mapping) and tool.get("type") != "function":
+        refuse(f"{path}.type", "'function'", tool.get("type"))
     check_fields(path, tool, type=str, function=Mapping)
-    if tool["type"] != "function":
-        refuse(f"{path}.type", "'function'", tool["type"])
     fields: dict[str, Any] = {
         "description": str | None,
         "strict": bool | None,

@@ -15,7 +15,7 @@ pytest.importorskip("torch")
 
 from mini_vllm import __version__
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openai import foreign_fields
+from mini_vllm.serving.openai import foreign_fields, protocol
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASK = {"messages": [{"role": "user", "content": "What is a KV block?"}], "max_tokens": 6}
@@ -128,6 +128,59 @@ def test_what_changes_nothing_is_taken(live: LiveServer) -> None:
         status, _, text = post(live, plain | stream | {name: CLIENTS[name]}, TEXT)
         assert status == 200, (name, text)
     assert post(live, plain | {"n": 2, "best_of": 2}, TEXT)[0] == 200
+
+
+def test_null_is_as_good_as_absent_in_every_field(live: LiveServer) -> None:
+    """Clients in typed languages write all of their fields."""
+    of_vllm = "use_beam_search length_penalty truncate_prompt_tokens chat_template documents"
+    others = dict.fromkeys([*CLIENTS, *ROUTER, *of_vllm.split()])
+    for path, body, kind in (
+        (CHAT, GREEDY, protocol.ChatCompletionRequest),
+        (TEXT, {"prompt": "a", "max_tokens": 2}, protocol.CompletionRequest),
+    ):
+        nulls = others | dict.fromkeys(kind.model_fields.keys() - body.keys())
+        status, _, text = post(live, body | nulls, path)
+        assert status == 200, text
+    for name, kind in (
+        ("stream_options", protocol.StreamOptions),
+        ("structured_outputs", protocol.StructuredOutputsField),
+    ):
+        fields = dict.fromkeys(field.alias or name for name, field in kind.model_fields.items())
+        given = {name: fields | {"choice": ["a"]}, "stream": name == "stream_options"}
+        assert post(live, ASK | given)[0] == 200
+    message = dict.fromkeys(protocol.ChatMessage.model_fields) | {"role": "user", "content": "a"}
+    assert post(live, ASK | {"messages": [message]})[0] == 200
+    for missing, named in (({"role": None}, ".role"), ({"content": None}, "")):
+        status, _, text = post(live, ASK | {"messages": [message | missing]})
+        assert (status, json.loads(text)["error"]["param"]) == (400, f"messages[0]{named}")
+
+
+def test_an_integer_may_be_written_as_a_float(live: LiveServer) -> None:
+    """As clients do whose language has one type of number."""
+    fields = {"n": 1.0, "max_tokens": 6.0, "seed": 7.0, "top_k": 5.0, "top_logprobs": 0.0}
+    assert content(live, **fields) == content(live)
+    for name in (*fields, "min_tokens", "priority"):
+        for wrong in (1.5, True, "1", 1e300):
+            status, _, text = post(live, ASK | {name: wrong})
+            assert (status, json.loads(text)["error"]["param"]) == (400, name), (name, wrong)
+
+
+def test_a_choice_of_tools_without_tools_asks_for_nothing(live: LiveServer) -> None:
+    plain = content(live)
+    for fields in (
+        {"tool_choice": "none"},
+        {"tool_choice": "auto"},
+        {"parallel_tool_calls": True},
+        {"parallel_tool_calls": False},
+    ):
+        assert content(live, **fields) == plain
+
+
+def test_a_content_may_be_empty(live: LiveServer) -> None:
+    for empty in ("", []):
+        for role in ("system", "user", "assistant"):
+            messages = [{"role": role, "content": empty}, *GREEDY["messages"]]  # type: ignore[misc]
+            assert post(live, GREEDY | {"messages": messages})[0] == 200
 
 
 def test_what_is_left_out_is_told_once(live: LiveServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -17,6 +17,7 @@ from typing import (
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -71,11 +72,7 @@ class Strict(BaseModel):
         """
         if not isinstance(given, dict) or None not in given.values():
             return given
-        return {
-            name: value
-            for name, value in given.items()
-            if value is not None or name in cls.model_fields
-        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class StreamOptions(Strict):
@@ -107,6 +104,16 @@ class ResponseFormat(Strict):
     json_schema: JsonSchema | None = None
 
 
+def whole(given: Any) -> Any:
+    """A number without a fraction as an integer, which 16.0 is in JSON Schema (draft 6).
+
+    Up to 2**53, behind which a float is one of several integers.
+    """
+    exact = isinstance(given, float) and given.is_integer() and abs(given) < 1 << 53
+    return int(given) if exact else given
+
+
+Int = Annotated[int, BeforeValidator(whole)]
 T = TypeVar("T")
 # a list whose first mistake ends its validation: a million of them would take seconds
 Many = Annotated[list[T], Field(fail_fast=True)]
@@ -163,10 +170,10 @@ class SharedRequest(ModelRequest):
 
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
+    n: Annotated[Int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[Int, Field(ge=-1)] | None = None
     """0 and -1 keep all."""
     logit_bias: (
         Annotated[
@@ -177,19 +184,19 @@ class SharedRequest(ModelRequest):
     ) = None
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
+    seed: Annotated[Int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
     stop: StopText | Many[StopText] | None = None
     include_stop_str_in_output: bool | None = None
     stop_token_ids: Many[TokenId] | None = None
-    min_tokens: Annotated[int, Field(ge=0)] | None = None
+    min_tokens: Annotated[Int, Field(ge=0)] | None = None
     skip_special_tokens: bool | None = None
     allowed_token_ids: Annotated[Many[TokenId], Field(min_length=1)] | None = None
     bad_words: Many[str] | None = None
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[Int, Field(ge=0)] | None = None
+    max_completion_tokens: Annotated[Int, Field(ge=0)] | None = None
     """The newer name of max_tokens."""
     ignore_eos: bool | None = None
     user: str | None = None
@@ -198,7 +205,7 @@ class SharedRequest(ModelRequest):
     """What the answer's id ends with. The header X-Request-Id goes before it."""
     cache_salt: Annotated[str, Field(min_length=1, max_length=MAX_SALT)] | None = None
     """Requests with other salts share no blocks with this one."""
-    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+    priority: Annotated[Int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     """Lower is sooner, with --policy priority."""
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputsField | None = None
@@ -322,7 +329,7 @@ class ChatMessage(Strict):
 
     @model_validator(mode="after")
     def _says_something(self) -> "ChatMessage":
-        if self.role != "assistant" and not self.content and self.content != "":
+        if self.role != "assistant" and self.content is None:
             raise ValueError(f"content of the role {self.role} must be a text or parts")
         of_assistant = (self.tool_calls, self.reasoning_content, self.reasoning, self.refusal)
         if self.role != "assistant" and of_assistant != (None,) * 4:
@@ -358,7 +365,7 @@ class ChatCompletionRequest(SharedRequest):
     messages: Annotated[Many[ChatMessage], Field(min_length=1)]
     """max_tokens is absent: what fits."""
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    top_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
     tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
@@ -415,7 +422,7 @@ class CompletionRequest(SharedRequest):
     """max_tokens is absent: 16."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
-    logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
 
     @property
     def prompts(self) -> list[str | list[int]]:
