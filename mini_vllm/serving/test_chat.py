@@ -53,6 +53,8 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
         assert reasons[choice.index] is None, "nothing follows a finish reason"
         texts[choice.index] += choice.delta.content
         reasons[choice.index] = choice.finish_reason
+        assert (choice.delta.role == "assistant") == (roles[choice.index] == "")
+        assert not (choice.delta.role and choice.delta.content), "the role comes alone"
         roles[choice.index] += choice.delta.role or ""
         assert (chunk.id, chunk.created, chunk.model) == (
             chunks[0].id,
@@ -70,7 +72,9 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
 def test_every_chunk_tells_the_usage_so_far(client: openai.OpenAI) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     *chunks, last = ask(client, max_tokens=20, logprobs=True, stream=True, stream_options=options)
-    num_tokens = list(accumulate(len(chunk.choices[0].logprobs.content) for chunk in chunks))
+    first, *rest = (chunk.choices[0] for chunk in chunks)
+    assert (first.delta.role, first.delta.content, first.logprobs) == ("assistant", "", None)
+    num_tokens = [0, *accumulate(len(choice.logprobs.content) for choice in rest)]
     assert [chunk.usage.completion_tokens for chunk in chunks] == num_tokens
     assert chunks[-1].usage == last.usage
     assert last.usage.completion_tokens == 20

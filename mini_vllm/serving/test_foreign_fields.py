@@ -39,6 +39,11 @@ CLIENTS: dict[str, Any] = {
     "function_call": "none",
     "audio": None,
     "prediction": {"type": "content", "content": "x"},
+    "thinking_token_budget": -1,
+    "spaces_between_special_tokens": False,
+    "length_penalty": 2.0,
+    "mm_processor_kwargs": {},
+    "return_prompt_text": False,
     "web_search_options": None,
 }
 ROUTER: dict[str, Any] = {
@@ -76,6 +81,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "function_call": ({"function_call": "auto"}, "use tool_choice"),
     "no_stop_trim": ({"no_stop_trim": True}, "include_stop_str_in_output"),
     "use_beam_search": ({"use_beam_search": 1}, "no beam search"),
+    "logprob_token_ids": ({"logprob_token_ids": [5]}, "use logprobs with top_logprobs"),
+    "repetition_detection": ({"repetition_detection": {"min_count": 2}}, "use a penalty"),
+    "thinking_token_budget": ({"thinking_token_budget": 10}, "use max_tokens"),
+    "return_prompt_text": ({"return_prompt_text": True}, "use return_token_ids"),
     "stop": ({"stop": list("abcde")}, "at most 4 stop strings are allowed"),
     "top_logprobs": ({"top_logprobs": 2}, "needs logprobs: true"),
     "chat_template_kwargs.messages": (
@@ -147,7 +156,7 @@ def test_null_is_as_good_as_absent_in_every_field(live: LiveServer) -> None:
     ):
         fields = dict.fromkeys(field.alias or name for name, field in kind.model_fields.items())
         given = {name: fields | {"choice": ["a"]}, "stream": name == "stream_options"}
-        assert post(live, ASK | given)[0] == 200
+        protocol.parse(protocol.ChatCompletionRequest, ASK | given)
     message = dict.fromkeys(protocol.ChatMessage.model_fields) | {"role": "user", "content": "a"}
     assert post(live, ASK | {"messages": [message]})[0] == 200
     for missing, named in (({"role": None}, ".role"), ({"content": None}, "")):
@@ -243,6 +252,106 @@ def test_fields_of_vllm_do_what_they_say(live: LiveServer) -> None:
     assert "<|im_end|>" in ended
 
 
+def answers(live: LiveServer, path: str, body: dict[str, Any], stream: bool) -> list[Any]:
+    """The whole answer, or the chunks of a stream."""
+    status, _, text = post(live, body | {"stream": stream}, path)
+    assert status == 200, text
+    return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if "{" in line]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_tells_the_ids_of_its_tokens(live: LiveServer, stream: bool) -> None:
+    body = GREEDY | {"n": 2, "return_token_ids": True, "max_tokens": 6}
+    found = answers(live, CHAT, body, stream)
+    rendered = json.loads(post(live, ASK, f"{CHAT}/render")[2])["token_ids"]
+    told = [each["prompt_token_ids"] for each in found if "prompt_token_ids" in each]
+    assert told == [rendered] * (2 if stream else 1)
+    assert "prompt_token_ids" in found[0]
+    ids: dict[int, list[int]] = {0: [], 1: []}
+    for choice in (choice for each in found for choice in each["choices"]):
+        ids[choice["index"]] += choice.get("token_ids", [])
+    assert ids[0] == ids[1]
+    text = json.loads(post(live, {"tokens": ids[0]}, "/detokenize")[2])["prompt"]
+    assert text == content(live, max_tokens=6)
+    prompts = [[5, 6, 7], [8]]
+    body = {"prompt": prompts, "echo": True, "return_token_ids": True, "ignore_eos": True}
+    for max_tokens in (4, 0):
+        found = answers(live, TEXT, body | {"max_tokens": max_tokens}, stream)
+        choices = [choice for each in found for choice in each["choices"]]
+        for index, prompt in enumerate(prompts):
+            mine = [choice for choice in choices if choice["index"] == index]
+            assert [c["prompt_token_ids"] for c in mine if "prompt_token_ids" in c] == [prompt]
+            assert sum(len(choice["token_ids"]) for choice in mine) == max_tokens
+    for path, body in ((CHAT, ASK), (TEXT, {"prompt": "a"})):
+        assert "token_ids" not in json.dumps(answers(live, path, body, stream))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_tells_what_has_stopped_it(live: LiveServer, stream: bool) -> None:
+    last = json.loads(post(live, {"prompt": "A KV block"}, "/tokenize")[2])["tokens"][-1]
+    prompt = "What is a KV block? A"
+    for path, body in ((CHAT, GREEDY), (TEXT, {"prompt": prompt, "temperature": 0})):
+        for fields, wanted in (
+            ({"stop": ["no", "size"]}, ("stop", "size")),
+            ({"stop_token_ids": [last]}, ("stop", last)),
+            ({"max_tokens": 1}, ("length", None)),
+            ({}, ("stop", None)),
+        ):
+            found = answers(live, path, body | {"max_tokens": 200} | fields, stream)
+            *before, end = [each["choices"][0] for each in found]
+            assert (end["finish_reason"], end["stop_reason"]) == wanted
+            assert not any("stop_reason" in each for each in before)
+
+
+def test_an_answer_tells_how_likely_the_prompt_was(live: LiveServer) -> None:
+    rendered = json.loads(post(live, ASK, f"{CHAT}/render")[2])["token_ids"]
+    (chat,) = answers(live, CHAT, GREEDY | {"prompt_logprobs": 2, "n": 2}, False)
+    body = {"prompt": [rendered, [5, 6]], "prompt_logprobs": 2, "max_tokens": 1}
+    (text,) = answers(live, TEXT, body, False)
+    assert chat["prompt_logprobs"] == text["choices"][0]["prompt_logprobs"]
+    assert len(text["choices"][1]["prompt_logprobs"]) == 2
+    first, *rows = chat["prompt_logprobs"]
+    assert first is None
+    assert len(rows) == len(rendered) - 1
+    for token_id, row in zip(rendered[1:], rows, strict=True):
+        assert row.keys() >= {str(token_id)}
+        assert {1, 2} <= {each["rank"] for each in row.values()}
+        for name, each in row.items():
+            token = json.loads(post(live, {"tokens": [int(name)]}, "/detokenize")[2])["prompt"]
+            assert each["decoded_token"] == token
+    body = {"prompt": rendered, "echo": True, "logprobs": 2, "max_tokens": 0}
+    (echoed,) = answers(live, TEXT, body, False)
+    scores = [row[str(i)]["logprob"] for i, row in zip(rendered[1:], rows, strict=True)]
+    assert echoed["choices"][0]["logprobs"]["token_logprobs"][1:] == pytest.approx(scores, abs=2e-2)
+    status, _, refused = post(live, ASK | {"prompt_logprobs": 2, "stream": True})
+    assert (status, json.loads(refused)["error"]["param"]) == (400, "prompt_logprobs")
+    body = {"prompt": [[5] * 1000] * 7, "prompt_logprobs": 20, "max_tokens": 1}
+    status, _, refused = post(live, body, TEXT)
+    assert (status, json.loads(refused)["error"]["param"]) == (400, "prompt_logprobs")
+    assert "147,000 logprobs, at most 131,072" in refused
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_logprobs_may_name_tokens_by_their_ids(live: LiveServer, stream: bool) -> None:
+    asked = {"return_token_ids": True, "return_tokens_as_token_ids": True, "max_tokens": 5}
+    found = answers(live, CHAT, GREEDY | asked | {"logprobs": True, "top_logprobs": 2}, stream)
+    choices = [choice for each in found for choice in each["choices"]]
+    ids = [i for choice in choices for i in choice.get("token_ids", ())]
+    entries = [e for choice in choices if choice["logprobs"] for e in choice["logprobs"]["content"]]
+    assert [entry["token"] for entry in entries] == [f"token_id:{i}" for i in ids]
+    assert [entry["top_logprobs"][0]["token"] for entry in entries] == [
+        f"token_id:{i}" for i in ids
+    ]
+    body = {"prompt": [5, 6], "temperature": 0, "logprobs": 1}
+    found = answers(live, TEXT, body | asked, stream)
+    choices = [choice for each in found for choice in each["choices"]]
+    ids = [i for choice in choices for i in choice["token_ids"]]
+    names = [name for choice in choices for name in choice["logprobs"]["tokens"]]
+    tops = [top for choice in choices for top in choice["logprobs"]["top_logprobs"]]
+    assert names == [f"token_id:{i}" for i in ids]
+    assert [[*top] for top in tops] == [[name] for name in names]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_may_go_on_with_the_last_message(live: LiveServer, stream: bool) -> None:
     messages = [*ASK["messages"], {"role": "assistant", "content": "A KV block is a"}]  # type: ignore[misc]
@@ -253,6 +362,7 @@ def test_an_answer_may_go_on_with_the_last_message(live: LiveServer, stream: boo
         assert status == 200, text
         if stream:
             events = [json.loads(line[6:]) for line in text.split("\n\n") if "{" in line]
+            assert events[0]["choices"][0]["delta"]["content"] in ("", "A KV block is a")
             found = "".join(each["choices"][0]["delta"].get("content", "") for each in events)
         else:
             found = json.loads(text)["choices"][0]["message"]["content"]

@@ -144,7 +144,7 @@ class StructuredOutputsField(Strict):
 SAMPLING_FIELDS = frozenset(
     "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty "
     "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
-    "include_stop_str_in_output bad_words".split()
+    "include_stop_str_in_output bad_words prompt_logprobs".split()
 )
 MOST = {  # of OpenAI, and of this server
     "stop": (4, "stop strings"),
@@ -192,6 +192,12 @@ class SharedRequest(ModelRequest):
     skip_special_tokens: bool | None = None
     allowed_token_ids: Annotated[Many[TokenId], Field(min_length=1)] | None = None
     bad_words: Many[str] | None = None
+    prompt_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    """The likeliest tokens at each place of the prompt, beside the one that is there."""
+    return_token_ids: bool | None = None
+    """Whether the answer tells the token ids of the prompt and of each choice."""
+    return_tokens_as_token_ids: bool | None = None
+    """Whether logprobs name tokens by their ids, as token_id:5."""
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -435,7 +441,7 @@ class CompletionRequest(SharedRequest):
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
             if self.echo:
-                options["prompt_logprobs"] = self.logprobs
+                options.setdefault("prompt_logprobs", self.logprobs)
         return options
 
 
@@ -508,6 +514,8 @@ def _check_together(request: SharedRequest) -> None:
     """Fields that go together, or do not. Raises ApiError."""
     if request.stream_options is not None and not request.stream:
         raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    if request.prompt_logprobs and request.stream:
+        raise ApiError(400, "prompt_logprobs needs stream: false", param="prompt_logprobs")
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise ApiError(
@@ -657,6 +665,31 @@ class CompletionLogprobs(TypedDict):
     text_offset: list[int]
 
 
+class PromptLogprob(TypedDict):
+    """A token that could stand at a place of a prompt."""
+
+    logprob: Annotated[float, Field(le=0)]
+    rank: int
+    decoded_token: str | None
+
+
+class OfPrompt(TypedDict, total=False):
+    """What is told of a prompt, if it was asked for. prompt_logprobs: by token id."""
+
+    prompt_token_ids: list[int]
+    prompt_logprobs: list[dict[str, PromptLogprob] | None]
+
+
+class Ending(TypedDict):
+    """How a choice has ended. stop_reason: the stop string, or which of stop_token_ids; of a chunk
+    that has a finish_reason. token_ids: if they were asked for.
+    """
+
+    finish_reason: FinishReason | None
+    stop_reason: NotRequired[str | int | None]
+    token_ids: NotRequired[list[int]]
+
+
 class Message(TypedDict):
     """What the assistant has said."""
 
@@ -692,12 +725,11 @@ class Delta(TypedDict, total=False):
     tool_calls: list[ToolCallDelta]
 
 
-class ChatResult(TypedDict):
+class ChatResult(Ending):
     """What whole and streamed choices of a chat have in common."""
 
     index: int
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason | None
 
 
 class ChatChoice(ChatResult):
@@ -712,13 +744,12 @@ class ChatChunkChoice(ChatResult):
     delta: Delta
 
 
-class CompletionChoice(TypedDict):
+class CompletionChoice(Ending, OfPrompt):
     """A choice of a completion, or what is new in it."""
 
     index: int
     text: str
     logprobs: CompletionLogprobs | None
-    finish_reason: FinishReason | None
 
 
 class Head(TypedDict):
@@ -730,14 +761,14 @@ class Head(TypedDict):
     object: str
 
 
-class ChatCompletion(Head):
+class ChatCompletion(Head, OfPrompt):
     """The whole answer to a conversation."""
 
     choices: list[ChatChoice]
     usage: Usage
 
 
-class ChatCompletionChunk(Head):
+class ChatCompletionChunk(Head, OfPrompt):
     """An event of its stream. usage: if it was asked for; null, and in the last chunk the
     figures.
     """
