@@ -44,11 +44,10 @@ class ToolUse(Params):
                 limit = f"a text of 1 to {MAX_NAME} characters that no function before it has"
                 refuse(f"tools[{number}].function.name", limit, name)
         if not isinstance(choice, str | None):
-            check_fields("tool_choice", choice, type=str, function=Mapping)
+            check_fields("tool_choice", choice, type=str | None, function=Mapping)
             check_fields("tool_choice.function", choice["function"], name=str)
-            if (name := choice["function"]["name"]) not in self.names or choice[
-                "type"
-            ] != "function":
+            name, kind = choice["function"]["name"], choice.get("type") or "function"
+            if name not in self.names or kind != "function":
                 refuse(
                     "tool_choice.function.name",
                     f"a function of tools, which are {self.names}",
@@ -106,9 +105,10 @@ class ToolUse(Params):
 def check_tool(path: str, tool: Any) -> None:
     """Raises InvalidParameterError for what is no tool of OpenAI's API."""
     # before its fields are looked at: a tool of another type has other ones
-    if isinstance(tool, Mapping) and tool.get("type") != "function":
-        refuse(f"{path}.type", "'function'", tool.get("type"))
-    check_fields(path, tool, type=str, function=Mapping)
+    kind = tool.get("type") if isinstance(tool, Mapping) else None
+    if kind not in (None, "function"):
+        refuse(f"{path}.type", "'function'", kind)
+    check_fields(path, tool, type=str | None, function=Mapping)
     fields: dict[str, Any] = {
         "description": str | None,
         "strict": bool | None,

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("torch")
 
 from mini_vllm import __version__
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.openai import foreign_fields, protocol
 
@@ -183,6 +184,50 @@ def test_a_choice_of_tools_without_tools_asks_for_nothing(live: LiveServer) -> N
         {"parallel_tool_calls": False},
     ):
         assert content(live, **fields) == plain
+
+
+def test_types_that_can_be_one_alone_may_be_absent(live: LiveServer) -> None:
+    """As for vLLM: of a tool, and of the choice of one."""
+    tool = {"function": {"name": "f", "parameters": {"properties": {}}}}
+    body = ASK | {"tools": [tool], "tool_choice": "none"}
+    assert post(live, body)[0] == 200
+    choice = {"function": {"name": "f"}}
+    for kind in ({}, {"type": None}, {"type": "function"}):
+        use = ToolUse([tool | kind], choice | kind)
+        assert use.forced_schema() == ToolUse([tool], choice).forced_schema() is not None
+
+
+def test_what_is_empty_in_a_message_asks_for_nothing(live: LiveServer) -> None:
+    """A template may ask whether there are tool calls, and an empty list is there."""
+    empty = {"tool_calls": [], "refusal": "", "reasoning": "", "reasoning_content": ""}
+    for role in ("system", "user", "assistant"):
+        plain = {"role": role, "content": "a"}
+        found, wanted = (
+            protocol.ChatMessage.model_validate(each).for_template()
+            for each in (plain | empty, plain)
+        )
+        assert "tool_calls" not in found
+        assert (found["role"], found["content"]) == (wanted["role"], wanted["content"])
+    assert post(live, ASK | {"stream_options": {}, "messages": [plain | empty]})[0] == 200
+    for harmless in ({}, {"include_usage": False}, {"include_obfuscation": True}):
+        assert post(live, ASK | {"stream_options": harmless})[0] == 200
+
+
+def test_a_text_that_has_its_special_tokens_gets_no_more(live: LiveServer) -> None:
+    reader = live.engine.input_processor.text_reader
+    assert reader is not None
+    encode = reader.encode
+
+    def with_beginning(text: str, *, add_special_tokens: bool) -> list[int]:
+        return [1] * add_special_tokens + encode(text, add_special_tokens=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(reader), "encode", staticmethod(with_beginning))
+        found = [
+            json.loads(post(live, {"prompt": "a b"} | given, f"{TEXT}/render")[2])[0]["token_ids"]
+            for given in ({}, {"add_special_tokens": True}, {"add_special_tokens": False})
+        ]
+    assert found[0] == found[1] == [1, *found[2]]
 
 
 def test_a_content_may_be_empty(live: LiveServer) -> None:

@@ -338,7 +338,7 @@ class ChatMessage(Strict):
         if self.role != "assistant" and self.content is None:
             raise ValueError(f"content of the role {self.role} must be a text or parts")
         of_assistant = (self.tool_calls, self.reasoning_content, self.reasoning, self.refusal)
-        if self.role != "assistant" and of_assistant != (None,) * 4:
+        if self.role != "assistant" and any(of_assistant):
             raise ValueError(
                 "tool_calls, reasoning_content, reasoning and refusal belong to the role "
                 f"assistant, not to {self.role}"
@@ -353,6 +353,8 @@ class ChatMessage(Strict):
         text = "\n".join(part.text for part in content) if isinstance(content, list) else content
         role = "system" if self.role == "developer" else self.role
         message = self.model_dump(exclude_none=True, exclude={"reasoning", "refusal"})
+        if not self.tool_calls:  # a template may ask whether they are there
+            message.pop("tool_calls", None)
         if self.reasoning is not None:
             message.setdefault("reasoning_content", self.reasoning)
         return message | {"role": role, "content": text}
@@ -426,6 +428,8 @@ class CompletionRequest(SharedRequest):
         ]
     )
     """max_tokens is absent: 16."""
+    add_special_tokens: bool | None = None
+    """False: a text gets no token that the model expects around it, because it has them already."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
     logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
@@ -512,7 +516,8 @@ def refusal_of(error: ValidationError) -> ApiError:
 
 def _check_together(request: SharedRequest) -> None:
     """Fields that go together, or do not. Raises ApiError."""
-    if request.stream_options is not None and not request.stream:
+    options = request.stream_options or StreamOptions()
+    if options.include_usage and not request.stream:
         raise ApiError(400, "stream_options needs stream: true", param="stream_options")
     if request.prompt_logprobs and request.stream:
         raise ApiError(400, "prompt_logprobs needs stream: false", param="prompt_logprobs")
