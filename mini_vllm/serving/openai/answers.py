@@ -6,6 +6,7 @@ vllm/entrypoints/openai.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -128,10 +129,11 @@ class Answer:
             found |= await in_columns(rows, ["prompt_logprobs"])
         return found
 
-    def _text(self, token_id: int) -> str:
-        """How logprobs name a token."""
-        as_id = self._asked.return_tokens_as_token_ids
-        return f"token_id:{token_id}" if as_id else self._names.text(token_id)
+    def _text(self, token_id: int, text: str | None = None) -> str:
+        """How logprobs name a token. text: if its name is not the one that no other token has."""
+        if self._asked.return_tokens_as_token_ids:
+            return f"token_id:{token_id}"
+        return self._names.text(token_id) if text is None else text
 
     def _ending(self, choice: CompletionOutput, reason: str | None) -> Json:
         """How a choice has ended, and the tokens if the client wants them."""
@@ -166,7 +168,8 @@ class ChatAnswer(Answer):
         self._echoed = asked.echoed()
         self._form = form
         self._names = TokenNames(args[4], skip_special_tokens=form.skip_special_tokens)
-        self._parsers: dict[int, AssistantParser] = {}  # by choice
+        # by choice
+        self._parsers = defaultdict[int, AssistantParser](lambda: AssistantParser(form))
 
     async def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
         (found,) = outputs
@@ -176,14 +179,13 @@ class ChatAnswer(Answer):
         """The first chunk of a choice has the role, the echo and no token: openai-node would count
         its logprobs twice.
         """
-        self._count_prompt(prompt, output)
-        delta = {"role": "assistant", "content": self._echoed}
-        nothing = {"delta": delta, "logprobs": None, "finish_reason": None}
-        begun = [
-            self._chunk([nothing | {"index": choice.index}]) | await self._of_prompt(output)
-            for choice in output.outputs
-            if choice.index not in self._parsers
-        ]
+        begun = []
+        if new := [each.index for each in output.outputs if each.index not in self._parsers]:
+            self._count_prompt(prompt, output)
+            delta = {"role": "assistant", "content": self._echoed}
+            nothing = {"delta": delta, "logprobs": None, "finish_reason": None}
+            about = await self._of_prompt(output)
+            begun = [self._chunk([nothing | {"index": index}]) | about for index in new]
         return begun + await super().chunks(prompt, output)
 
     async def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
@@ -194,7 +196,7 @@ class ChatAnswer(Answer):
         return await self._around({"message": message}, parser, choice)
 
     async def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        parser = self._parsers.setdefault(choice.index, AssistantParser(self._form))
+        parser = self._parsers[choice.index]
         new = (
             parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
         )
@@ -203,12 +205,8 @@ class ChatAnswer(Answer):
     async def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
         calls = parser.num_calls and parser.is_whole and not self._is_named
         reason = "tool_calls" if calls and choice.finish_reason == "stop" else choice.finish_reason
-        return (
-            {"index": choice.index}
-            | text
-            | {"logprobs": await self._logprobs(choice)}
-            | self._ending(choice, reason)
-        )
+        found = {"index": choice.index, **text, "logprobs": await self._logprobs(choice)}
+        return found | self._ending(choice, reason)
 
     async def _logprobs(self, choice: CompletionOutput) -> Json | None:
         if choice.logprobs is None:
@@ -221,9 +219,8 @@ class ChatAnswer(Answer):
         """One token. The end of a turn has no text and no bytes: joined, the bytes are the text."""
         top = sorted(logprobs, key=lambda each: logprobs[each].rank)[: self._num_top]
         data = self._names.shown_bytes(token_id)
-        as_id = self._asked.return_tokens_as_token_ids
         return {
-            "token": self._text(token_id) if as_id else data.decode(errors="replace"),
+            "token": self._text(token_id, data.decode(errors="replace")),
             "logprob": finite(logprobs[token_id]) if token_id in logprobs else LEAST_LOGPROB,
             "bytes": list(data),
             "top_logprobs": [
@@ -245,7 +242,7 @@ class CompletionAnswer(Answer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._offsets: dict[int, TextOffset] = {}  # by index, in the text so far
+        self._offsets = defaultdict[int, TextOffset](TextOffset)  # by index, in the text so far
 
     async def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
@@ -254,7 +251,7 @@ class CompletionAnswer(Answer):
         if self._is_silent:
             token_ids, entries, text = [], [], ""
         is_first = index not in self._offsets
-        offset = self._offsets.setdefault(index, TextOffset())
+        offset = self._offsets[index]
         pieces: Iterable[bytes] = map(self._names.shown_bytes, token_ids)
         if is_first and self._asked.echo:
             token_ids = [*output.prompt_token_ids, *token_ids]
@@ -263,15 +260,13 @@ class CompletionAnswer(Answer):
             text = prompt_text + text
             pieces = chain(pieces_in(prompt_text, output.prompt_token_ids, self._names), pieces)
             entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
-        return {
-            "index": index,
-            "text": text,
-            "logprobs": None
-            if self._asked.logprobs is None
-            else await self._logprobs(token_ids, entries, map(offset.before, pieces)),
-            **self._ending(choice, choice.finish_reason),
-            **(await self._of_prompt(output) if is_first else {}),
-        }
+        found = {"index": index, "text": text, "logprobs": None}
+        if self._asked.logprobs is not None:
+            columns = self._logprobs(token_ids, entries, map(offset.before, pieces))
+            found["logprobs"] = await columns
+        if is_first:
+            found |= await self._of_prompt(output)
+        return found | self._ending(choice, choice.finish_reason)
 
     async def _logprobs(
         self,

@@ -175,13 +175,7 @@ class SharedRequest(ModelRequest):
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[Int, Field(ge=-1)] | None = None
     """0 and -1 keep all."""
-    logit_bias: (
-        Annotated[
-            dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]],
-            Field(max_length=SamplingParams.MAX_BIASES),
-        ]
-        | None
-    ) = None
+    logit_bias: dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]] | None = None
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
     seed: Annotated[Int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
