@@ -233,10 +233,7 @@ class Params:
 
     def normalise(self) -> None:
         """Store numbers of other libraries as Python's own, and lists as tuples."""
-        for name in self.__slots__:
-            value = getattr(self, name)
-            is_list = isinstance(value, list | tuple)
-            self.store({name: tuple(map(plain, value)) if is_list else plain(value)})
+        self.store({name: plain(getattr(self, name)) for name in self.__slots__})
 
     def changed(self, **values: Any) -> Self:
         """The same with other values, which are known to be right.
@@ -268,8 +265,10 @@ class Params:
 def plain(value: Any) -> Any:
     """A number (a bool is none) as Python's own int or float: numpy's, or of a subclass.
 
-    Anything else as it is.
+    A list as a tuple, at every depth; anything else as it is.
     """
+    if isinstance(value, list | tuple):
+        return tuple(map(plain, value))
     is_real = isinstance(value, Integral) or (
         isinstance(value, Real) and not isinstance(value, Rational)
     )

@@ -42,9 +42,9 @@ MAX_TOKENS = {
     "frontend/tool_calls": 5_250,
     "serving": 13_000,
     "serving/admission": 1_700,
-    "serving/openai": 10_950,
+    "serving/openai": 11_550,
     "observe": 8_000,
-    "load": 6_950,
+    "load": 6_975,
     "simulator": 6_000,
     "cli": 13_750,
 }

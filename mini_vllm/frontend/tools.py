@@ -44,26 +44,21 @@ class ToolUse(Params):
                 limit = f"a text of 1 to {MAX_NAME} characters that no function before it has"
                 refuse(f"tools[{number}].function.name", limit, name)
         if not isinstance(choice, str | None):
-            check_fields("tool_choice", choice, type=str, function=Mapping)
+            check_fields("tool_choice", choice, type=str | None, function=Mapping)
             check_fields("tool_choice.function", choice["function"], name=str)
-            if (name := choice["function"]["name"]) not in self.names or choice[
-                "type"
-            ] != "function":
+            name, kind = choice["function"]["name"], choice.get("type") or "function"
+            if name not in self.names or kind != "function":
                 refuse(
                     "tool_choice.function.name",
                     f"a function of tools, which are {self.names}",
                     name,
                 )
-        known = choice in CHOICES[: None if tools else 1] or isinstance(choice, Mapping)
+        known = choice in CHOICES[: None if tools else 2] or isinstance(choice, Mapping)
         self.require(
-            "tool_choice", choice is None or known, f"one of {CHOICES}, absent without tools"
+            "tool_choice", choice is None or known, f"one of {CHOICES}, not the last without tools"
         )
-        flag = bool(tools) and isinstance(self.parallel_tool_calls, bool)
-        self.require(
-            "parallel_tool_calls",
-            self.parallel_tool_calls is None or flag,
-            "a bool, absent without tools",
-        )
+        is_flag = isinstance(self.parallel_tool_calls, bool | None)
+        self.require("parallel_tool_calls", is_flag, "a bool")
 
     @property
     def names(self) -> list[str]:
@@ -109,9 +104,11 @@ class ToolUse(Params):
 
 def check_tool(path: str, tool: Any) -> None:
     """Raises InvalidParameterError for what is no tool of OpenAI's API."""
-    check_fields(path, tool, type=str, function=Mapping)
-    if tool["type"] != "function":
-        refuse(f"{path}.type", "'function'", tool["type"])
+    # before its fields are looked at: a tool of another type has other ones
+    kind = tool.get("type") if isinstance(tool, Mapping) else None
+    if kind not in (None, "function"):
+        refuse(f"{path}.type", "'function'", kind)
+    check_fields(path, tool, type=str | None, function=Mapping)
     fields: dict[str, Any] = {
         "description": str | None,
         "strict": bool | None,

@@ -194,7 +194,8 @@ class Api:
 class Stream:
     """Reads the answer to one request into its record.
 
-    As for vLLM's client, a chunk with choices is a token.
+    As for vLLM's client, a chunk with choices is a token, unless it has the role alone, with which
+    a chat begins.
 
     Server-sent events come in pieces of any size. OpenAI's are one line of data each.
     """
@@ -226,7 +227,9 @@ class Stream:
                 "error in the stream", error["message"] if isinstance(error, dict) else str(error)
             )
         if choices := chunk.get("choices"):
-            self._record.token_times.append(now)
+            delta = choices[0].get("delta", {})
+            if "role" not in delta or delta.get("content"):
+                self._record.token_times.append(now)
             self._finish_reason = choices[0].get("finish_reason") or self._finish_reason
         if usage := chunk.get("usage"):
             self._record.num_input_tokens = int(usage["prompt_tokens"])

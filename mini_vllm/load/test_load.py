@@ -262,6 +262,26 @@ def test_a_stream_in_pieces_of_any_size(size: int) -> None:
     assert (seen.num_input_tokens, seen.num_output_tokens) == (7, 3)
 
 
+@pytest.mark.parametrize(
+    ("beginning", "num_tokens"),
+    [
+        ([{"role": "assistant", "content": ""}, {"content": "a"}], 2),
+        ([{"role": "assistant"}, {"content": "a"}], 2),
+        ([{"role": "assistant", "content": "a"}], 2),
+        ([{"content": ""}, {"content": "a"}], 3),
+    ],
+)
+def test_the_role_with_which_a_chat_begins_is_no_token(
+    beginning: list[dict[str, str]], num_tokens: int
+) -> None:
+    seen = record(0.0)
+    stream = Stream(seen, lambda: 1.0)
+    deltas = [*beginning, {"content": "b"}]
+    stream.feed(events(*({"choices": [{"delta": delta}]} for delta in deltas), b"[DONE]"))
+    stream.finish(Answer(200, b""))
+    assert seen.token_times == [1.0] * num_tokens
+
+
 RESET = b"RESET"
 
 

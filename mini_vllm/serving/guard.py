@@ -52,7 +52,7 @@ class Guard:
 
     def _tenant_of(self, scope: Scope) -> str:
         scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
-        digest = sha256(given).hexdigest()
+        digest = sha256(given.lstrip(b" ")).hexdigest()
         fits = [name for name, key in self._keys if hmac.compare_digest(key, digest)]
         if self._keys and not (fits and scheme.lower() == b"bearer"):
             headers = {"WWW-Authenticate": "Bearer"}

@@ -57,8 +57,6 @@ from mini_vllm.serving.openai.responses import (
 )
 from mini_vllm.serving.options import ServerOptions
 
-SUFFIX = ":mini-vllm-async"  # of the model's name in answers
-
 
 class Api:
     """The handlers. They answer when is_ready, and refuse what is new when is_draining."""
@@ -129,7 +127,7 @@ class Api:
 
     def _check_model(self, name: str | None) -> None:
         served = self.options.served_model_name
-        if name not in (None, served, served + SUFFIX):
+        if name not in (None, served):
             message = f"the model {shown(name)} does not exist; here is {served!r}"
             raise ApiError(404, message, param="model", code="model_not_found")
 
@@ -285,7 +283,7 @@ class Api:
         return (
             f"{prefix}-{asked.request_id}",
             self._last_created,
-            self.options.served_model_name + SUFFIX,
+            self.options.served_model_name,
         )
 
 

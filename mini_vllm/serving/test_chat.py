@@ -39,7 +39,7 @@ def test_an_answer_is_that_of_the_engine(client: openai.OpenAI) -> None:
     assert answer.usage.prompt_tokens == len(wanted.prompt_token_ids)
     assert answer.usage.completion_tokens == len(wanted.outputs[0].token_ids)
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + answer.usage.completion_tokens
-    assert (answer.object, answer.model) == ("chat.completion", "tiny:mini-vllm-async")
+    assert (answer.object, answer.model) == ("chat.completion", "tiny")
 
 
 @pytest.mark.parametrize("n", [1, 3])
@@ -53,6 +53,8 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
         assert reasons[choice.index] is None, "nothing follows a finish reason"
         texts[choice.index] += choice.delta.content
         reasons[choice.index] = choice.finish_reason
+        assert (choice.delta.role == "assistant") == (roles[choice.index] == "")
+        assert not (choice.delta.role and choice.delta.content), "the role comes alone"
         roles[choice.index] += choice.delta.role or ""
         assert (chunk.id, chunk.created, chunk.model) == (
             chunks[0].id,
@@ -70,7 +72,9 @@ def test_a_stream_joins_to_the_answer(client: openai.OpenAI, n: int) -> None:
 def test_every_chunk_tells_the_usage_so_far(client: openai.OpenAI) -> None:
     options = {"include_usage": True, "continuous_usage_stats": True}
     *chunks, last = ask(client, max_tokens=20, logprobs=True, stream=True, stream_options=options)
-    num_tokens = list(accumulate(len(chunk.choices[0].logprobs.content) for chunk in chunks))
+    first, *rest = (chunk.choices[0] for chunk in chunks)
+    assert (first.delta.role, first.delta.content, first.logprobs) == ("assistant", "", None)
+    num_tokens = [0, *accumulate(len(choice.logprobs.content) for choice in rest)]
     assert [chunk.usage.completion_tokens for chunk in chunks] == num_tokens
     assert chunks[-1].usage == last.usage
     assert last.usage.completion_tokens == 20

@@ -14,8 +14,9 @@ import pytest
 pytest.importorskip("torch")
 
 from mini_vllm import __version__
+from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openai import foreign_fields
+from mini_vllm.serving.openai import foreign_fields, protocol
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 ASK = {"messages": [{"role": "user", "content": "What is a KV block?"}], "max_tokens": 6}
@@ -39,6 +40,11 @@ CLIENTS: dict[str, Any] = {
     "function_call": "none",
     "audio": None,
     "prediction": {"type": "content", "content": "x"},
+    "thinking_token_budget": -1,
+    "spaces_between_special_tokens": False,
+    "length_penalty": 2.0,
+    "mm_processor_kwargs": {},
+    "return_prompt_text": False,
     "web_search_options": None,
 }
 ROUTER: dict[str, Any] = {
@@ -76,6 +82,10 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "function_call": ({"function_call": "auto"}, "use tool_choice"),
     "no_stop_trim": ({"no_stop_trim": True}, "include_stop_str_in_output"),
     "use_beam_search": ({"use_beam_search": 1}, "no beam search"),
+    "logprob_token_ids": ({"logprob_token_ids": [5]}, "use logprobs with top_logprobs"),
+    "repetition_detection": ({"repetition_detection": {"min_count": 2}}, "use a penalty"),
+    "thinking_token_budget": ({"thinking_token_budget": 10}, "use max_tokens"),
+    "return_prompt_text": ({"return_prompt_text": True}, "use return_token_ids"),
     "stop": ({"stop": list("abcde")}, "at most 4 stop strings are allowed"),
     "top_logprobs": ({"top_logprobs": 2}, "needs logprobs: true"),
     "chat_template_kwargs.messages": (
@@ -128,6 +138,103 @@ def test_what_changes_nothing_is_taken(live: LiveServer) -> None:
         status, _, text = post(live, plain | stream | {name: CLIENTS[name]}, TEXT)
         assert status == 200, (name, text)
     assert post(live, plain | {"n": 2, "best_of": 2}, TEXT)[0] == 200
+
+
+def test_null_is_as_good_as_absent_in_every_field(live: LiveServer) -> None:
+    """Clients in typed languages write all of their fields."""
+    of_vllm = "use_beam_search length_penalty truncate_prompt_tokens chat_template documents"
+    others = dict.fromkeys([*CLIENTS, *ROUTER, *of_vllm.split()])
+    for path, body, kind in (
+        (CHAT, GREEDY, protocol.ChatCompletionRequest),
+        (TEXT, {"prompt": "a", "max_tokens": 2}, protocol.CompletionRequest),
+    ):
+        nulls = others | dict.fromkeys(kind.model_fields.keys() - body.keys())
+        status, _, text = post(live, body | nulls, path)
+        assert status == 200, text
+    for name, kind in (
+        ("stream_options", protocol.StreamOptions),
+        ("structured_outputs", protocol.StructuredOutputsField),
+    ):
+        fields = dict.fromkeys(field.alias or name for name, field in kind.model_fields.items())
+        given = {name: fields | {"choice": ["a"]}, "stream": name == "stream_options"}
+        protocol.parse(protocol.ChatCompletionRequest, ASK | given)
+    message = dict.fromkeys(protocol.ChatMessage.model_fields) | {"role": "user", "content": "a"}
+    assert post(live, ASK | {"messages": [message]})[0] == 200
+    for missing, named in (({"role": None}, ".role"), ({"content": None}, "")):
+        status, _, text = post(live, ASK | {"messages": [message | missing]})
+        assert (status, json.loads(text)["error"]["param"]) == (400, f"messages[0]{named}")
+
+
+def test_an_integer_may_be_written_as_a_float(live: LiveServer) -> None:
+    """As clients do whose language has one type of number."""
+    fields = {"n": 1.0, "max_tokens": 6.0, "seed": 7.0, "top_k": 5.0, "top_logprobs": 0.0}
+    assert content(live, **fields) == content(live)
+    for name in (*fields, "min_tokens", "priority"):
+        for wrong in (1.5, True, "1", 1e300):
+            status, _, text = post(live, ASK | {name: wrong})
+            assert (status, json.loads(text)["error"]["param"]) == (400, name), (name, wrong)
+
+
+def test_a_choice_of_tools_without_tools_asks_for_nothing(live: LiveServer) -> None:
+    plain = content(live)
+    for fields in (
+        {"tool_choice": "none"},
+        {"tool_choice": "auto"},
+        {"parallel_tool_calls": True},
+        {"parallel_tool_calls": False},
+    ):
+        assert content(live, **fields) == plain
+
+
+def test_types_that_can_be_one_alone_may_be_absent(live: LiveServer) -> None:
+    """As for vLLM: of a tool, and of the choice of one."""
+    tool = {"function": {"name": "f", "parameters": {"properties": {}}}}
+    body = ASK | {"tools": [tool], "tool_choice": "none"}
+    assert post(live, body)[0] == 200
+    choice = {"function": {"name": "f"}}
+    for kind in ({}, {"type": None}, {"type": "function"}):
+        use = ToolUse([tool | kind], choice | kind)
+        assert use.forced_schema() == ToolUse([tool], choice).forced_schema() is not None
+
+
+def test_what_is_empty_in_a_message_asks_for_nothing(live: LiveServer) -> None:
+    """A template may ask whether there are tool calls, and an empty list is there."""
+    empty = {"tool_calls": [], "refusal": "", "reasoning": "", "reasoning_content": ""}
+    for role in ("system", "user", "assistant"):
+        plain = {"role": role, "content": "a"}
+        found, wanted = (
+            protocol.ChatMessage.model_validate(each).for_template()
+            for each in (plain | empty, plain)
+        )
+        assert "tool_calls" not in found
+        assert (found["role"], found["content"]) == (wanted["role"], wanted["content"])
+    assert post(live, ASK | {"stream_options": {}, "messages": [plain | empty]})[0] == 200
+    for harmless in ({}, {"include_usage": False}, {"include_obfuscation": True}):
+        assert post(live, ASK | {"stream_options": harmless})[0] == 200
+
+
+def test_a_text_that_has_its_special_tokens_gets_no_more(live: LiveServer) -> None:
+    reader = live.engine.input_processor.text_reader
+    assert reader is not None
+    encode = reader.encode
+
+    def with_beginning(text: str, *, add_special_tokens: bool) -> list[int]:
+        return [1] * add_special_tokens + encode(text, add_special_tokens=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(reader), "encode", staticmethod(with_beginning))
+        found = [
+            json.loads(post(live, {"prompt": "a b"} | given, f"{TEXT}/render")[2])[0]["token_ids"]
+            for given in ({}, {"add_special_tokens": True}, {"add_special_tokens": False})
+        ]
+    assert found[0] == found[1] == [1, *found[2]]
+
+
+def test_a_content_may_be_empty(live: LiveServer) -> None:
+    for empty in ("", []):
+        for role in ("system", "user", "assistant"):
+            messages = [{"role": role, "content": empty}, *GREEDY["messages"]]  # type: ignore[misc]
+            assert post(live, GREEDY | {"messages": messages})[0] == 200
 
 
 def test_what_is_left_out_is_told_once(live: LiveServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -190,6 +297,106 @@ def test_fields_of_vllm_do_what_they_say(live: LiveServer) -> None:
     assert "<|im_end|>" in ended
 
 
+def answers(live: LiveServer, path: str, body: dict[str, Any], stream: bool) -> list[Any]:
+    """The whole answer, or the chunks of a stream."""
+    status, _, text = post(live, body | {"stream": stream}, path)
+    assert status == 200, text
+    return [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if "{" in line]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_tells_the_ids_of_its_tokens(live: LiveServer, stream: bool) -> None:
+    body = GREEDY | {"n": 2, "return_token_ids": True, "max_tokens": 6}
+    found = answers(live, CHAT, body, stream)
+    rendered = json.loads(post(live, ASK, f"{CHAT}/render")[2])["token_ids"]
+    told = [each["prompt_token_ids"] for each in found if "prompt_token_ids" in each]
+    assert told == [rendered] * (2 if stream else 1)
+    assert "prompt_token_ids" in found[0]
+    ids: dict[int, list[int]] = {0: [], 1: []}
+    for choice in (choice for each in found for choice in each["choices"]):
+        ids[choice["index"]] += choice.get("token_ids", [])
+    assert ids[0] == ids[1]
+    text = json.loads(post(live, {"tokens": ids[0]}, "/detokenize")[2])["prompt"]
+    assert text == content(live, max_tokens=6)
+    prompts = [[5, 6, 7], [8]]
+    body = {"prompt": prompts, "echo": True, "return_token_ids": True, "ignore_eos": True}
+    for max_tokens in (4, 0):
+        found = answers(live, TEXT, body | {"max_tokens": max_tokens}, stream)
+        choices = [choice for each in found for choice in each["choices"]]
+        for index, prompt in enumerate(prompts):
+            mine = [choice for choice in choices if choice["index"] == index]
+            assert [c["prompt_token_ids"] for c in mine if "prompt_token_ids" in c] == [prompt]
+            assert sum(len(choice["token_ids"]) for choice in mine) == max_tokens
+    for path, body in ((CHAT, ASK), (TEXT, {"prompt": "a"})):
+        assert "token_ids" not in json.dumps(answers(live, path, body, stream))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_tells_what_has_stopped_it(live: LiveServer, stream: bool) -> None:
+    last = json.loads(post(live, {"prompt": "A KV block"}, "/tokenize")[2])["tokens"][-1]
+    prompt = "What is a KV block? A"
+    for path, body in ((CHAT, GREEDY), (TEXT, {"prompt": prompt, "temperature": 0})):
+        for fields, wanted in (
+            ({"stop": ["no", "size"]}, ("stop", "size")),
+            ({"stop_token_ids": [last]}, ("stop", last)),
+            ({"max_tokens": 1}, ("length", None)),
+            ({}, ("stop", None)),
+        ):
+            found = answers(live, path, body | {"max_tokens": 200} | fields, stream)
+            *before, end = [each["choices"][0] for each in found]
+            assert (end["finish_reason"], end["stop_reason"]) == wanted
+            assert not any("stop_reason" in each for each in before)
+
+
+def test_an_answer_tells_how_likely_the_prompt_was(live: LiveServer) -> None:
+    rendered = json.loads(post(live, ASK, f"{CHAT}/render")[2])["token_ids"]
+    (chat,) = answers(live, CHAT, GREEDY | {"prompt_logprobs": 2, "n": 2}, False)
+    body = {"prompt": [rendered, [5, 6]], "prompt_logprobs": 2, "max_tokens": 1}
+    (text,) = answers(live, TEXT, body, False)
+    assert chat["prompt_logprobs"] == text["choices"][0]["prompt_logprobs"]
+    assert len(text["choices"][1]["prompt_logprobs"]) == 2
+    first, *rows = chat["prompt_logprobs"]
+    assert first is None
+    assert len(rows) == len(rendered) - 1
+    for token_id, row in zip(rendered[1:], rows, strict=True):
+        assert row.keys() >= {str(token_id)}
+        assert {1, 2} <= {each["rank"] for each in row.values()}
+        for name, each in row.items():
+            token = json.loads(post(live, {"tokens": [int(name)]}, "/detokenize")[2])["prompt"]
+            assert each["decoded_token"] == token
+    body = {"prompt": rendered, "echo": True, "logprobs": 2, "max_tokens": 0}
+    (echoed,) = answers(live, TEXT, body, False)
+    scores = [row[str(i)]["logprob"] for i, row in zip(rendered[1:], rows, strict=True)]
+    assert echoed["choices"][0]["logprobs"]["token_logprobs"][1:] == pytest.approx(scores, abs=2e-2)
+    status, _, refused = post(live, ASK | {"prompt_logprobs": 2, "stream": True})
+    assert (status, json.loads(refused)["error"]["param"]) == (400, "prompt_logprobs")
+    body = {"prompt": [[5] * 1000] * 7, "prompt_logprobs": 20, "max_tokens": 1}
+    status, _, refused = post(live, body, TEXT)
+    assert (status, json.loads(refused)["error"]["param"]) == (400, "prompt_logprobs")
+    assert "147,000 logprobs, at most 131,072" in refused
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_logprobs_may_name_tokens_by_their_ids(live: LiveServer, stream: bool) -> None:
+    asked = {"return_token_ids": True, "return_tokens_as_token_ids": True, "max_tokens": 5}
+    found = answers(live, CHAT, GREEDY | asked | {"logprobs": True, "top_logprobs": 2}, stream)
+    choices = [choice for each in found for choice in each["choices"]]
+    ids = [i for choice in choices for i in choice.get("token_ids", ())]
+    entries = [e for choice in choices if choice["logprobs"] for e in choice["logprobs"]["content"]]
+    assert [entry["token"] for entry in entries] == [f"token_id:{i}" for i in ids]
+    assert [entry["top_logprobs"][0]["token"] for entry in entries] == [
+        f"token_id:{i}" for i in ids
+    ]
+    body = {"prompt": [5, 6], "temperature": 0, "logprobs": 1}
+    found = answers(live, TEXT, body | asked, stream)
+    choices = [choice for each in found for choice in each["choices"]]
+    ids = [i for choice in choices for i in choice["token_ids"]]
+    names = [name for choice in choices for name in choice["logprobs"]["tokens"]]
+    tops = [top for choice in choices for top in choice["logprobs"]["top_logprobs"]]
+    assert names == [f"token_id:{i}" for i in ids]
+    assert [[*top] for top in tops] == [[name] for name in names]
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_may_go_on_with_the_last_message(live: LiveServer, stream: bool) -> None:
     messages = [*ASK["messages"], {"role": "assistant", "content": "A KV block is a"}]  # type: ignore[misc]
@@ -200,6 +407,7 @@ def test_an_answer_may_go_on_with_the_last_message(live: LiveServer, stream: boo
         assert status == 200, text
         if stream:
             events = [json.loads(line[6:]) for line in text.split("\n\n") if "{" in line]
+            assert events[0]["choices"][0]["delta"]["content"] in ("", "A KV block is a")
             found = "".join(each["choices"][0]["delta"].get("content", "") for each in events)
         else:
             found = json.loads(text)["choices"][0]["message"]["content"]

@@ -1,6 +1,7 @@
 """What travels between the processes, and how many shapes a token has on its way."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any, get_type_hints
 
 import msgspec
@@ -11,7 +12,7 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
-from mini_vllm.params import SamplingParams
+from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
@@ -43,6 +44,26 @@ def test_a_delta_travels_as_it_is() -> None:
     assert done.deltas == DELTAS
     assert [type(delta) for delta in done.deltas] == [TokenDelta] * 3
     assert [type(token) for token in done.deltas[0].tokens] == [SampledToken] * 2
+
+
+def test_a_request_travels_with_every_parameter() -> None:
+    """msgpack has no tuples: all that is one comes back as a list, at whatever depth."""
+    params = SamplingParams(
+        stop=("x", "y"),
+        stop_token_ids=(5,),
+        logit_bias=((3, 1.0), (7, -2.0)),
+        allowed_token_ids=(3, 5),
+        bad_words=("a",),
+        bad_token_ids=((4,), (5, 6)),
+        structured=StructuredOutputs(choice=("a", "b")),
+    )
+    values = [getattr(params, field.name) for field in fields(params)]
+    assert all(value for value in values if isinstance(value, tuple)), "one is left out"
+    data = msgspec.msgpack.encode(Add.of([Request("a", [1], params)]))
+    add = msgspec.msgpack.decode(data, type=Command)
+    assert isinstance(add, Add)
+    (request,) = add.requests()
+    assert request.sampling_params == params
 
 
 @pytest.mark.parametrize(

@@ -72,16 +72,16 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
 def test_answers_and_chunks_are_as_it_says(live: LiveServer, logprobs: bool, n: int) -> None:
     shared: dict[str, Any] = {"n": n, "max_tokens": 6, "seed": 1}
     chat = {**shared, "messages": QUESTION} | (
-        {"logprobs": True, "top_logprobs": 2} if logprobs else {}
+        {"logprobs": True, "top_logprobs": 2, "return_token_ids": True} if logprobs else {}
     )
     text = {**shared, "prompt": ["A KV block", "A step"], "echo": True} | (
-        {"logprobs": 2} if logprobs else {}
+        {"logprobs": 2, "return_token_ids": True} if logprobs else {}
     )
     for path, body, name in (
         ("chat/completions", chat, "ChatCompletion"),
         ("completions", text, "Completion"),
     ):
-        status, answer = call(live, f"/v1/{path}", body)
+        status, answer = call(live, f"/v1/{path}", body | {"prompt_logprobs": 2})
         assert status == 200
         validator(name).validate(json.loads(answer))
         every = {"include_usage": True, "continuous_usage_stats": True}

@@ -263,7 +263,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"max_output_tokens": 99999}, "max_output_tokens", "max_output_tokens is 99999"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "'function', got 'web_search'"),
     ({"tools": [{"type": "function"}]}, "tools[0].name", "must be of the type str"),
-    ({"tool_choice": "required"}, "tool_choice", "absent without tools"),
+    ({"tool_choice": "required"}, "tool_choice", "without tools"),
     (
         {"tools": [TOOL], "tool_choice": {"type": "function", "name": "no"}},
         "tool_choice.name",
@@ -285,7 +285,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     (
         item(type="function_call", call_id="a", arguments="{}"),
         "input.tool_calls[0].name",
-        "None",
+        "is missing",
     ),
     (
         item(type="reasoning", summary=[], encrypted_content="x"),

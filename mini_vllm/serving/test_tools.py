@@ -360,9 +360,8 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tool_choice": named("paint")}, "tool_choice.function.name", "['draw', 'wipe', 'plot']"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.function", "Mapping"),
     ({"tool_choice": 5}, "tool_choice", ""),
-    ({"tools": None, "tool_choice": "auto"}, "tool_choice", "absent without tools"),
-    ({"tools": None, "tool_choice": "required"}, "tool_choice", "absent without tools"),
-    ({"tools": None, "parallel_tool_calls": True}, "parallel_tool_calls", "absent without tools"),
+    ({"tools": None, "tool_choice": "required"}, "tool_choice", "not the last without tools"),
+    ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0].type", "got 'custom'"),
     ({"parallel_tool_calls": 1}, "parallel_tool_calls", "boolean"),
     (
         {"tool_choice": "required", "response_format": {"type": "json_object"}},

@@ -52,14 +52,16 @@ def check_logprobs(
     options: Mapping[str, Any], num_prompt_tokens: Sequence[int], max_tokens: int
 ) -> None:
     """Raises ApiError for more logprobs than one request may hold. options: of SamplingParams."""
-    if options.get("logprobs") is None:
+    num_tokens = {
+        "logprobs": len(num_prompt_tokens) * max_tokens,
+        "prompt_logprobs": sum(num_prompt_tokens),
+    }
+    if not (asked := [name for name in num_tokens if name in options]):
         return
-    num_tokens = len(num_prompt_tokens) * max_tokens
-    if "prompt_logprobs" in options:
-        num_tokens += sum(num_prompt_tokens)
-    n, num_each = options.get("n", 1), options["logprobs"] + 1
-    what = f"{num_tokens:,} tokens with n {n} and {num_each} logprobs for each"
-    _check(what, num_tokens * n * num_each, "logprobs", MAX_LOGPROBS, "logprobs")
+    n, num_each = options.get("n", 1), max(options[name] for name in asked) + 1
+    total = sum(num_tokens[name] for name in asked)
+    what = f"{total:,} tokens with n {n} and {num_each} logprobs for each"
+    _check(what, total * n * num_each, "logprobs", MAX_LOGPROBS, asked[0])
 
 
 def max_tokens_with_logprobs(options: Mapping[str, Any]) -> int:

@@ -60,7 +60,8 @@ async def read_prompts(
     reader = engine.input_processor
 
     def jobs_of() -> list[tuple[list[int], SamplingParams]]:
-        prompts = [reader.tokenize(each) for each in asked.prompts]
+        special = asked.add_special_tokens is not False
+        prompts = [reader.tokenize(each, add_special_tokens=special) for each in asked.prompts]
         for number, token_ids in enumerate(prompts):
             if not token_ids:
                 raise ApiError(

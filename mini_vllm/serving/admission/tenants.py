@@ -52,10 +52,15 @@ class Admission:
         Raises QueueFullError if the requests of a tenant may hold too many already.
         """
         first, params = requests[0], requests[0].sampling_params
-        if params.logprobs is None:
+        parts = (
+            (params.logprobs, params.max_tokens),
+            (params.prompt_logprobs, first.num_prompt_tokens),
+        )
+        new = sum(
+            len(requests) * num_tokens * (num + 1) for num, num_tokens in parts if num is not None
+        )
+        if not new:
             return
-        echoed = 0 if params.prompt_logprobs is None else first.num_prompt_tokens
-        new = len(requests) * (params.max_tokens + echoed) * (params.logprobs + 1)
         held = sum(num for owner, num in self._logprobs.values() if owner == tenant)
         if held and held + new > MAX_HELD_LOGPROBS:
             raise QueueFullError(

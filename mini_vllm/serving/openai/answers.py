@@ -6,6 +6,7 @@ vllm/entrypoints/openai.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
@@ -20,7 +21,6 @@ from mini_vllm.serving.openai.protocol import (
     ChatCompletionRequest,
     ChatLogprob,
     CompletionLogprobs,
-    CompletionRequest,
     SharedRequest,
     StreamOptions,
     Usage,
@@ -58,6 +58,7 @@ class Answer:
         tokenizer: Tokenizer | None,
     ) -> None:
         self.id = answer_id
+        self._asked: Any = asked
         self._head = {"id": answer_id, "created": created, "model": model}
         options = asked.stream_options or StreamOptions()
         self._tells_usage = options.include_usage
@@ -93,13 +94,16 @@ class Answer:
         return refused.body
 
     def _count(self, prompt: int, output: RequestOutput) -> list[CompletionOutput]:
+        self._count_prompt(prompt, output)
+        if not self._is_silent:
+            self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
+        return output.outputs
+
+    def _count_prompt(self, prompt: int, output: RequestOutput) -> None:
         before = self._prompts.get(prompt, (0, 0))
         self._prompts[prompt] = now = len(output.prompt_token_ids), output.num_cached_tokens
         self._num_prompt_tokens += now[0] - before[0]
         self._num_cached_tokens += now[1] - before[1]
-        if not self._is_silent:
-            self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
-        return output.outputs
 
     def _chunk(self, choices: list[Json]) -> Json:
         usage = (
@@ -114,6 +118,38 @@ class Answer:
             "total_tokens": self._num_prompt_tokens + self._num_tokens,
             "prompt_tokens_details": {"cached_tokens": self._num_cached_tokens},
         }
+
+    async def _of_prompt(self, output: RequestOutput) -> Json:
+        """What the client wants to know of the tokens of the prompt, in vLLM's words."""
+        found: Json = {}
+        if self._asked.return_token_ids:
+            found["prompt_token_ids"] = output.prompt_token_ids
+        if self._asked.prompt_logprobs is not None:
+            rows = (
+                (
+                    None
+                    if row is None
+                    else {str(k): v._asdict() | {"logprob": finite(v)} for k, v in row.items()},
+                )
+                for row in output.prompt_logprobs or ()
+            )
+            found |= await in_columns(rows, ["prompt_logprobs"])
+        return found
+
+    def _text(self, token_id: int, text: str | None = None) -> str:
+        """How logprobs name a token. text: if its name is not the one that no other token has."""
+        if self._asked.return_tokens_as_token_ids:
+            return f"token_id:{token_id}"
+        return self._names.text(token_id) if text is None else text
+
+    def _ending(self, choice: CompletionOutput, reason: str | None) -> Json:
+        """How a choice has ended, and the tokens if the client wants them."""
+        found: Json = {"finish_reason": reason}
+        if reason is not None:
+            found["stop_reason"] = choice.stop_reason
+        if self._asked.return_token_ids:
+            found["token_ids"] = [] if self._is_silent else choice.token_ids
+        return found
 
     async def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         """A choice of a whole answer: as of a chunk that has all."""
@@ -132,14 +168,32 @@ class ChatAnswer(Answer):
 
     def __init__(self, form: AssistantForm, *args: Any) -> None:
         super().__init__(*args)
-        asked: ChatCompletionRequest = args[3]
+        asked: ChatCompletionRequest = self._asked
         self._num_top = asked.top_logprobs or 0
         # a forced function is what was asked for: the text has only stopped, as OpenAI says
         self._is_named = isinstance(asked.tool_choice, Mapping)
         self._echoed = asked.echoed()
         self._form = form
         self._names = TokenNames(args[4], skip_special_tokens=form.skip_special_tokens)
-        self._parsers: dict[int, AssistantParser] = {}  # by choice
+        # by choice
+        self._parsers = defaultdict[int, AssistantParser](lambda: AssistantParser(form))
+
+    async def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
+        (found,) = outputs
+        return await super().whole([found]) | await self._of_prompt(found[1])
+
+    async def chunks(self, prompt: int, output: RequestOutput) -> list[Json]:
+        """The first chunk of a choice has the role, the echo and no token: openai-node would count
+        its logprobs twice.
+        """
+        begun = []
+        if new := [each.index for each in output.outputs if each.index not in self._parsers]:
+            self._count_prompt(prompt, output)
+            delta = {"role": "assistant", "content": self._echoed}
+            nothing = {"delta": delta, "logprobs": None, "finish_reason": None}
+            about = await self._of_prompt(output)
+            begun = [self._chunk([nothing | {"index": index}]) | about for index in new]
+        return begun + await super().chunks(prompt, output)
 
     async def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         parser = AssistantParser(self._form)
@@ -149,24 +203,17 @@ class ChatAnswer(Answer):
         return await self._around({"message": message}, parser, choice)
 
     async def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
-        delta: Json = {} if choice.index in self._parsers else {"role": "assistant"}
-        parser = self._parsers.setdefault(choice.index, AssistantParser(self._form))
+        parser = self._parsers[choice.index]
         new = (
             parser.feed(choice.text) if choice.finish_reason is None else parser.finish(choice.text)
         )
-        added = new.as_json(is_text=parser.is_text)
-        if delta and self._echoed:
-            added["content"] = self._echoed + added.get("content", "")
-        return await self._around({"delta": delta | added}, parser, choice)
+        return await self._around({"delta": new.as_json(is_text=parser.is_text)}, parser, choice)
 
     async def _around(self, text: Json, parser: AssistantParser, choice: CompletionOutput) -> Json:
         calls = parser.num_calls and parser.is_whole and not self._is_named
         reason = "tool_calls" if calls and choice.finish_reason == "stop" else choice.finish_reason
-        return (
-            {"index": choice.index}
-            | text
-            | {"logprobs": await self._logprobs(choice), "finish_reason": reason}
-        )
+        found = {"index": choice.index, **text, "logprobs": await self._logprobs(choice)}
+        return found | self._ending(choice, reason)
 
     async def _logprobs(self, choice: CompletionOutput) -> Json | None:
         if choice.logprobs is None:
@@ -180,12 +227,12 @@ class ChatAnswer(Answer):
         top = sorted(logprobs, key=lambda each: logprobs[each].rank)[: self._num_top]
         data = self._names.shown_bytes(token_id)
         return {
-            "token": data.decode(errors="replace"),
+            "token": self._text(token_id, data.decode(errors="replace")),
             "logprob": finite(logprobs[token_id]) if token_id in logprobs else LEAST_LOGPROB,
             "bytes": list(data),
             "top_logprobs": [
                 {
-                    "token": self._names.text(each),
+                    "token": self._text(each),
                     "logprob": finite(logprobs[each]),
                     "bytes": list(self._names.all_bytes(each)),
                 }
@@ -202,8 +249,7 @@ class CompletionAnswer(Answer):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._asked: CompletionRequest = args[3]
-        self._offsets: dict[int, TextOffset] = {}  # by index, in the text so far
+        self._offsets = defaultdict[int, TextOffset](TextOffset)  # by index, in the text so far
 
     async def _part(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         index = prompt * (self._asked.n or 1) + choice.index
@@ -212,7 +258,7 @@ class CompletionAnswer(Answer):
         if self._is_silent:
             token_ids, entries, text = [], [], ""
         is_first = index not in self._offsets
-        offset = self._offsets.setdefault(index, TextOffset())
+        offset = self._offsets[index]
         pieces: Iterable[bytes] = map(self._names.shown_bytes, token_ids)
         if is_first and self._asked.echo:
             token_ids = [*output.prompt_token_ids, *token_ids]
@@ -221,14 +267,13 @@ class CompletionAnswer(Answer):
             text = prompt_text + text
             pieces = chain(pieces_in(prompt_text, output.prompt_token_ids, self._names), pieces)
             entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
-        return {
-            "index": index,
-            "text": text,
-            "logprobs": None
-            if self._asked.logprobs is None
-            else await self._logprobs(token_ids, entries, map(offset.before, pieces)),
-            "finish_reason": choice.finish_reason,
-        }
+        found = {"index": index, "text": text, "logprobs": None}
+        if self._asked.logprobs is not None:
+            columns = self._logprobs(token_ids, entries, map(offset.before, pieces))
+            found["logprobs"] = await columns
+        if is_first:
+            found |= await self._of_prompt(output)
+        return found | self._ending(choice, choice.finish_reason)
 
     async def _logprobs(
         self,
@@ -237,7 +282,7 @@ class CompletionAnswer(Answer):
         offsets: Iterable[int],
     ) -> Json:
         rows = (
-            (self._names.text(token_id), *self._found(token_id, logprobs), offset)
+            (self._text(token_id), *self._found(token_id, logprobs), offset)
             for token_id, logprobs, offset in zip(token_ids, entries, offsets, strict=True)
         )
         return await in_columns(rows, [*CompletionLogprobs.__annotations__])
@@ -250,7 +295,7 @@ class CompletionAnswer(Answer):
             return None, None
         best = sorted(logprobs, key=lambda each: logprobs[each].rank)[: self._asked.logprobs or 0]
         shown = dict.fromkeys([*best, token_id])
-        top = {self._names.text(each): finite(logprobs[each]) for each in shown}
+        top = {self._text(each): finite(logprobs[each]) for each in shown}
         return finite(logprobs[token_id]), top
 
 

@@ -19,8 +19,9 @@ Reasons = tuple[tuple[Any, ...], str]  # neutral values of a field, and why anot
 
 # Whatever their values are, no answer is another one. The log does not name them.
 WITHOUT_EFFECT = frozenset(
-    "guided_decoding_backend metadata prediction prompt_cache_key prompt_cache_retention "
-    "safety_identifier service_tier store stream_reasoning".split()
+    "guided_decoding_backend length_penalty media_io_kwargs metadata prediction prompt_cache_key "
+    "prompt_cache_retention safety_identifier service_tier session_id "
+    "spaces_between_special_tokens store stream_interval stream_reasoning".split()
 )
 # By field: the values that change nothing, beside null, and why another one is refused.
 NEUTRAL: Mapping[str, Reasons] = {
@@ -33,20 +34,18 @@ NEUTRAL: Mapping[str, Reasons] = {
     "functions": (([],), "use tools"),
     "include_reasoning": ((True,), "reasoning is returned in reasoning_content"),
     "kv_transfer_params": ((), "this server passes no KV blocks on"),
-    "length_penalty": ((1,), "there is no beam search here"),
     "logits_processors": (([],), "this server runs no code of a client"),
-    "mm_processor_kwargs": ((), "this server reads text alone"),
+    "logprob_token_ids": (([],), "use logprobs with top_logprobs"),
+    "mm_processor_kwargs": (({},), "this server reads text alone"),
     "modalities": ((["text"],), "this server writes text alone"),
     "no_stop_trim": ((False,), "use include_stop_str_in_output"),
     "prompt_embeds": ((), "give a text or token ids"),
-    "prompt_logprobs": ((), "use echo with logprobs in a completion"),
+    "repetition_detection": ((), "use a penalty or max_tokens"),
     "return_hidden_states": ((False,), "they are not returned"),
-    "return_token_ids": ((False,), "they are not returned"),
-    "return_tokens_as_token_ids": ((False,), "tokens are returned as texts"),
+    "return_prompt_text": ((False,), "use return_token_ids"),
     "separate_reasoning": ((True,), "reasoning is returned in reasoning_content"),
-    "spaces_between_special_tokens": ((True,), "the tokenizer decides"),
     "suffix": (("",), "this server writes at the end of a text alone"),
-    "thinking_token_budget": ((), "use max_tokens"),
+    "thinking_token_budget": ((-1,), "use max_tokens"),
     "truncate_prompt_tokens": ((-1,), "no prompt is cut"),
     "use_beam_search": ((False,), "there is no beam search here"),
     "web_search_options": ((), "this server searches nothing"),
@@ -109,10 +108,8 @@ def why_not(table: Mapping[str, Reasons], name: str, given: Mapping[str, Any]) -
     """Why the value of a field is refused; None if it asks for nothing."""
     values, why = table[name]
     value = given.get(name)
-    taken = value is None or any(
-        value == each and isinstance(value, bool) == isinstance(each, bool) for each in values
-    )
-    return None if taken else why
+    taken = value in values and type(value) in map(type, values)
+    return None if taken or value is None else why
 
 
 def is_neutral_best_of(name: str, body: Mapping[str, Any]) -> bool:

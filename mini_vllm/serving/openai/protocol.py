@@ -19,6 +19,7 @@ from typing import (
 from pydantic import (
     AliasChoices,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     ValidationError,
@@ -73,11 +74,7 @@ class Strict(BaseModel):
         """
         if not isinstance(given, dict) or None not in given.values():
             return given
-        return {
-            name: value
-            for name, value in given.items()
-            if value is not None or name in cls.model_fields
-        }
+        return {name: value for name, value in given.items() if value is not None}
 
 
 class StreamOptions(Strict):
@@ -109,6 +106,16 @@ class ResponseFormat(Strict):
     json_schema: JsonSchema | None = None
 
 
+def whole(given: Any) -> Any:
+    """A number without a fraction as an integer, which 16.0 is in JSON Schema (draft 6).
+
+    Up to 2**53, behind which a float is one of several integers.
+    """
+    exact = isinstance(given, float) and given.is_integer() and abs(given) < 1 << 53
+    return int(given) if exact else given
+
+
+Int = Annotated[int, BeforeValidator(whole)]
 T = TypeVar("T")
 # a list whose first mistake ends its validation: a million of them would take seconds
 Many = Annotated[list[T], Field(fail_fast=True)]
@@ -139,7 +146,7 @@ class StructuredOutputsField(Strict):
 SAMPLING_FIELDS = frozenset(
     "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty "
     "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
-    "include_stop_str_in_output bad_words".split()
+    "include_stop_str_in_output bad_words prompt_logprobs".split()
 )
 MOST = {  # of OpenAI, and of this server
     "stop": (4, "stop strings"),
@@ -168,25 +175,25 @@ class GenerateRequest(ModelRequest):
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[int, Field(ge=-1)] | None = None
+    top_k: Annotated[Int, Field(ge=-1)] | None = None
     """0 and -1 keep all."""
-    logit_bias: (
-        Annotated[
-            dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]],
-            Field(max_length=SamplingParams.MAX_BIASES),
-        ]
-        | None
-    ) = None
+    logit_bias: dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]] | None = None
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
+    seed: Annotated[Int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
     stop: StopText | Many[StopText] | None = None
     include_stop_str_in_output: bool | None = None
     stop_token_ids: Many[TokenId] | None = None
-    min_tokens: Annotated[int, Field(ge=0)] | None = None
+    min_tokens: Annotated[Int, Field(ge=0)] | None = None
     skip_special_tokens: bool | None = None
     allowed_token_ids: Annotated[Many[TokenId], Field(min_length=1)] | None = None
     bad_words: Many[str] | None = None
+    prompt_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    """The likeliest tokens at each place of the prompt, beside the one that is there."""
+    return_token_ids: bool | None = None
+    """Whether the answer tells the token ids of the prompt and of each choice."""
+    return_tokens_as_token_ids: bool | None = None
+    """Whether logprobs name tokens by their ids, as token_id:5."""
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
@@ -197,7 +204,7 @@ class GenerateRequest(ModelRequest):
     """What the answer's id ends with. The header X-Request-Id goes before it."""
     cache_salt: Annotated[str, Field(min_length=1, max_length=MAX_SALT)] | None = None
     """Requests with other salts share no blocks with this one."""
-    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+    priority: Annotated[Int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     """Lower is sooner, with --policy priority."""
     structured_outputs: StructuredOutputsField | None = None
 
@@ -213,9 +220,9 @@ class GenerateRequest(ModelRequest):
 class SharedRequest(GenerateRequest):
     """The fields of chats and completions."""
 
-    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    n: Annotated[Int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
+    max_tokens: Annotated[Int, Field(ge=0)] | None = None
+    max_completion_tokens: Annotated[Int, Field(ge=0)] | None = None
     """The newer name of max_tokens."""
     response_format: ResponseFormat | None = None
     guided_json: dict[str, Any] | FormText | None = None
@@ -340,10 +347,10 @@ class ChatMessage(Strict):
 
     @model_validator(mode="after")
     def _says_something(self) -> "ChatMessage":
-        if self.role != "assistant" and not self.content and self.content != "":
+        if self.role != "assistant" and self.content is None:
             raise ValueError(f"content of the role {self.role} must be a text or parts")
         of_assistant = (self.tool_calls, self.reasoning_content, self.reasoning, self.refusal)
-        if self.role != "assistant" and of_assistant != (None,) * 4:
+        if self.role != "assistant" and any(of_assistant):
             raise ValueError(
                 "tool_calls, reasoning_content, reasoning and refusal belong to the role "
                 f"assistant, not to {self.role}"
@@ -357,6 +364,8 @@ class ChatMessage(Strict):
         text = text_of(self.content or self.refusal or "")
         role = "system" if self.role == "developer" else self.role
         message = self.model_dump(exclude_none=True, exclude={"reasoning", "refusal"})
+        if not self.tool_calls:  # a template may ask whether they are there
+            message.pop("tool_calls", None)
         if self.reasoning is not None:
             message.setdefault("reasoning_content", self.reasoning)
         return message | {"role": role, "content": text}
@@ -375,7 +384,7 @@ class ChatCompletionRequest(SharedRequest):
     messages: Annotated[Many[ChatMessage], Field(min_length=1)]
     """max_tokens is absent: what fits."""
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    top_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
     tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
@@ -430,9 +439,11 @@ class CompletionRequest(SharedRequest):
         ]
     )
     """max_tokens is absent: 16."""
+    add_special_tokens: bool | None = None
+    """False: a text gets no token that the model expects around it, because it has them already."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
-    logprobs: Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
 
     @property
     def prompts(self) -> list[str | list[int]]:
@@ -445,7 +456,7 @@ class CompletionRequest(SharedRequest):
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
             if self.echo:
-                options["prompt_logprobs"] = self.logprobs
+                options.setdefault("prompt_logprobs", self.logprobs)
         return options
 
 
@@ -516,8 +527,11 @@ def refusal_of(error: ValidationError) -> ApiError:
 
 def _check_together(request: SharedRequest) -> None:
     """Fields that go together, or do not. Raises ApiError."""
-    if request.stream_options is not None and not request.stream:
+    options = request.stream_options or StreamOptions()
+    if options.include_usage and not request.stream:
         raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+    if request.prompt_logprobs and request.stream:
+        raise ApiError(400, "prompt_logprobs needs stream: false", param="prompt_logprobs")
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise ApiError(
@@ -667,6 +681,31 @@ class CompletionLogprobs(TypedDict):
     text_offset: list[int]
 
 
+class PromptLogprob(TypedDict):
+    """A token that could stand at a place of a prompt."""
+
+    logprob: Annotated[float, Field(le=0)]
+    rank: int
+    decoded_token: str | None
+
+
+class OfPrompt(TypedDict, total=False):
+    """What is told of a prompt, if it was asked for. prompt_logprobs: by token id."""
+
+    prompt_token_ids: list[int]
+    prompt_logprobs: list[dict[str, PromptLogprob] | None]
+
+
+class Ending(TypedDict):
+    """How a choice has ended. stop_reason: the stop string, or which of stop_token_ids; of a chunk
+    that has a finish_reason. token_ids: if they were asked for.
+    """
+
+    finish_reason: FinishReason | None
+    stop_reason: NotRequired[str | int | None]
+    token_ids: NotRequired[list[int]]
+
+
 class Message(TypedDict):
     """What the assistant has said."""
 
@@ -702,12 +741,11 @@ class Delta(TypedDict, total=False):
     tool_calls: list[ToolCallDelta]
 
 
-class ChatResult(TypedDict):
+class ChatResult(Ending):
     """What whole and streamed choices of a chat have in common."""
 
     index: int
     logprobs: ChatLogprobs | None
-    finish_reason: FinishReason | None
 
 
 class ChatChoice(ChatResult):
@@ -722,13 +760,12 @@ class ChatChunkChoice(ChatResult):
     delta: Delta
 
 
-class CompletionChoice(TypedDict):
+class CompletionChoice(Ending, OfPrompt):
     """A choice of a completion, or what is new in it."""
 
     index: int
     text: str
     logprobs: CompletionLogprobs | None
-    finish_reason: FinishReason | None
 
 
 class Head(TypedDict):
@@ -740,14 +777,14 @@ class Head(TypedDict):
     object: str
 
 
-class ChatCompletion(Head):
+class ChatCompletion(Head, OfPrompt):
     """The whole answer to a conversation."""
 
     choices: list[ChatChoice]
     usage: Usage
 
 
-class ChatCompletionChunk(Head):
+class ChatCompletionChunk(Head, OfPrompt):
     """An event of its stream. usage: if it was asked for; null, and in the last chunk the
     figures.
     """

@@ -20,6 +20,7 @@ from mini_vllm.serving.openai.protocol import (
     ApiError,
     ChatCompletionRequest,
     GenerateRequest,
+    Int,
     Many,
     Strict,
     TextPart,
@@ -75,7 +76,7 @@ class Echoed(Strict):
 
     instructions: str | None = None
     """What stands before the input, as the system."""
-    max_output_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[Int, Field(ge=1)] | None = None
     """It is absent: what fits."""
     metadata: Json | None = None
     parallel_tool_calls: bool | None = True
@@ -230,7 +231,7 @@ class ResponseAnswer(ChatAnswer):
         }
         self._output: list[Json] = []  # items that are done
         self._item: Json = {}  # that is being written
-        self._text: list[str] = []  # of it
+        self._written: list[str] = []  # of it
         self._events: list[Json] = []  # that are new
         self._num_events = 0
 
@@ -288,14 +289,14 @@ class ResponseAnswer(ChatAnswer):
             self._say("content_part.added", **self._where, part=self._part_begun)
 
     def _add(self, text: str) -> None:
-        self._text.append(text)
+        self._written.append(text)
         self._say(f"{self._name}.delta", **self._where, delta=text)
 
     def _close(self, status: str) -> None:
         """The item is over, if there is one."""
         if not self._item:
             return
-        text, done = "".join(self._text), self._item | {"status": status}
+        text, done = "".join(self._written), self._item | {"status": status}
         if self._part_begun:
             part = self._part_begun | {"text": text}
             done["content"] = [part]
@@ -306,7 +307,7 @@ class ResponseAnswer(ChatAnswer):
             self._say(f"{self._name}.done", **self._where, arguments=text)
         self._say("output_item.done", output_index=len(self._output), item=done)
         self._output.append(done)
-        self._item, self._text = {}, []
+        self._item, self._written = {}, []
 
     def _finish(self, reason: str) -> None:
         if not self._output and not self._item:  # a response says something, if it is ""
