@@ -115,13 +115,17 @@ Choices = Annotated[Many[FormText], Field(max_length=MAX_VALUES)]
 
 
 class StructuredOutputsField(Strict):
-    """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark."""
+    """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark.
+
+    closes, which vLLM has not: JSON ends within max_tokens.
+    """
 
     json_: Annotated[dict[str, Any] | FormText | None, Field(alias="json")] = None
     regex: FormText | None = None
     choice: Choices | None = None
     grammar: FormText | None = None
     json_object: bool | None = None
+    closes: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -260,6 +264,8 @@ class SharedRequest(ModelRequest):
                 found["response_format"] = {"json": asked.json_schema.schema_}
             elif asked.type == "json_object":
                 found["response_format"] = {"json_object": True}
+            if found:  # a client that sets no limit could not raise it
+                found["response_format"]["closes"] = self.asked_max_tokens is None
         if self.structured_outputs is not None:
             found["structured_outputs"] = self.structured_outputs.model_dump(by_alias=True)
         for kind in ("json", "regex", "choice", "grammar"):
