@@ -63,7 +63,7 @@ RULES: Mapping[str, Rule] = {
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
     "policy": one_of(("fcfs", "priority")),
-    "nano_vllm": Rule(one_of(("first", "newest")).holds, "'first' or 'newest'"),
+    "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
     "preemption_cost": Rule(has_names, "figures by name").or_none(),
     "seed": integer(-(1 << 63), (1 << 64) - 1),
@@ -170,6 +170,8 @@ class EngineConfig(Params):
     """ "think": a chat begins with <think>...</think>, which is no content; "none", or "auto", what
      the model shows.
     """
+    sanitize_control_tokens: bool = False
+    """Read the names of control tokens, such as <|im_end|>, as text in what a chat is given."""
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 

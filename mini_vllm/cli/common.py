@@ -58,6 +58,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "alone.",
     "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
+    "sanitize_control_tokens": "Read <|im_end|> and its like as text in what a chat is given.",
     "seed": "From which every request draws its own.",
 }
 SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for
