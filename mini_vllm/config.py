@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_number, one_of
+from mini_vllm.errors import SHARE, InvalidParameterError, Params, Rule, integer, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
@@ -61,8 +61,8 @@ RULES: Mapping[str, Rule] = {
     "num_speculative_tokens": integer(1, MOST),
     "prompt_lookup_min": integer(1, MOST),
     "prompt_lookup_match": one_of(MATCHES),
-    "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
-    "policy": one_of(("fcfs", "priority")),
+    "gpu_memory_utilization": SHARE,
+    "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
     "preemption_cost": Rule(has_names, "figures by name").or_none(),
@@ -143,6 +143,8 @@ class EngineConfig(Params):
     """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
+    async_scheduling: bool = False
+    """Decide a step while the one before it computes, as vLLM does."""
     speculative: str | None = None
     """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
     num_speculative_tokens: int = 4

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mini_vllm.errors import (
+    SHARE,
     InvalidParameterError,
     Params,
     Rule,
@@ -45,7 +46,7 @@ class StructuredOutputs(Params):
     json_object: bool | None = None
     """True: any JSON object."""
     closes: bool = False
-    """JSON ends within max_tokens where its end fits, instead of being cut (engine/closing.py)."""
+    """JSON ends within max_tokens where its end fits, instead of being cut (structured/closing)."""
 
     def __post_init__(self) -> None:
         self.normalise()
@@ -67,8 +68,8 @@ class StructuredOutputs(Params):
         )
         self.require("choice", choices is None or texts, "a list of texts, none of them empty")
         self.require("json_object", isinstance(self.json_object, bool | None), "True")
-        is_json = "json" in given[0]
-        self.require("closes", self.closes in (False, is_json), "False, or True with JSON")
+        closes = self.closes in (False, "json" in given[0])
+        self.require("closes", closes, "False, or True with JSON")
 
     def _given(self) -> list[str]:
         return [
@@ -235,7 +236,7 @@ LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
     "temperature": Rule(lambda value: is_number(value, 0, 1e6), "a number in [0, 1e6]"),
-    "top_p": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
+    "top_p": SHARE,
     "top_k": Rule(lambda value: is_int(value, 0), "an integer of at least 0 (0 keeps all)"),
     "min_p": Rule(lambda value: is_number(value, 0, 1), "in [0, 1]"),
     "seed": integer(-(1 << 63), (1 << 64) - 1).or_none(),

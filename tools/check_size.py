@@ -38,6 +38,7 @@ MAX_TOKENS = {
     "spec_decode": 3_500,
     "structured": 8_200,
     "structured/sandbox": 2_100,
+    "structured/closing": 1_300,
     "frontend": 11_750,
     "frontend/tool_calls": 5_250,
     "serving": 13_000,

@@ -10,7 +10,7 @@ from functools import cache, partial
 from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.engine.closing import ClosingGate
+from mini_vllm.engine.ahead import core_ahead, one_step_ahead
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
@@ -34,6 +34,7 @@ from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.backends import Vocabulary
+from mini_vllm.structured.closing.gate import ClosingGate
 from mini_vllm.structured.compiler import GrammarCompiler
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import plan_kv_cache
@@ -67,6 +68,14 @@ class CoreFactory:
     ) -> None:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
+        if config.async_scheduling:
+            scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
+            core_cls = core_ahead(core_cls)
+            config.require(
+                "async_scheduling",
+                config.speculative is None,
+                f"False with speculative={config.speculative!r}: drafts need the tokens in flight",
+            )
         if config.speculative == "draft_model" and executor_cls is not None:
             raise InvalidParameterError(
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"

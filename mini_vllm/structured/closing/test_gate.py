@@ -12,13 +12,13 @@ import pytest
 pytest.importorskip("xgrammar")
 pytest.importorskip("llguidance")
 
-from mini_vllm.engine.closing import ClosingGate
 from mini_vllm.engine.core_factory import load_vocabulary
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.structured.backends import Vocabulary, make_backend
+from mini_vllm.structured.closing.gate import ClosingGate
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 
 STRING, INTEGER, NUMBER = {"type": "string"}, {"type": "integer"}, {"type": "number"}
