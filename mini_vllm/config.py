@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_int, is_number, one_of
+from mini_vllm.errors import SHARE, InvalidParameterError, Params, Rule, integer, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
@@ -61,12 +61,12 @@ RULES: Mapping[str, Rule] = {
     "num_speculative_tokens": integer(1, MOST),
     "prompt_lookup_min": integer(1, MOST),
     "prompt_lookup_match": one_of(MATCHES),
-    "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
+    "gpu_memory_utilization": SHARE,
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
     "preemption_cost": Rule(has_names, "figures by name").or_none(),
-    "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "a 64-bit integer"),
+    "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""
 
@@ -172,6 +172,8 @@ class EngineConfig(Params):
     """ "think": a chat begins with <think>...</think>, which is no content; "none", or "auto", what
      the model shows.
     """
+    sanitize_control_tokens: bool = False
+    """Read the names of control tokens, such as <|im_end|>, as text in what a chat is given."""
     seed: int = 0
     """From which requests without a seed get theirs: the same run twice gives the same tokens."""
 

@@ -216,6 +216,9 @@ def one_of(choices: tuple[str | None, ...]) -> Rule:
     )
 
 
+SHARE = Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]")
+
+
 class Params:
     """Base of the frozen parameter classes: a keyword that is not a field is refused, never
     ignored.

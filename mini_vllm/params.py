@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mini_vllm.errors import (
+    SHARE,
     InvalidParameterError,
     Params,
     Rule,
@@ -44,12 +45,14 @@ class StructuredOutputs(Params):
     """EBNF (root ::= ...) for xgrammar, Lark (start: ...) for guidance."""
     json_object: bool | None = None
     """True: any JSON object."""
+    closes: bool = False
+    """JSON ends within max_tokens where its end fits, instead of being cut (structured/closing)."""
 
     def __post_init__(self) -> None:
         self.normalise()
         given = self._given()
         if len(given) != 1:
-            names = ", ".join(self.__slots__)
+            names = ", ".join(self.__slots__[:-1])
             raise InvalidParameterError(
                 f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}"
             )
@@ -65,13 +68,15 @@ class StructuredOutputs(Params):
         )
         self.require("choice", choices is None or texts, "a list of texts, none of them empty")
         self.require("json_object", isinstance(self.json_object, bool | None), "True")
+        closes = self.closes in (False, "json" in given[0])
+        self.require("closes", closes, "False, or True with JSON")
 
     def _given(self) -> list[str]:
-        values = {name: getattr(self, name) for name in self.__slots__}
         return [
             name
-            for name, value in values.items()
-            if value is not None and (name, value) != ("json_object", False)
+            for name in self.__slots__[:-1]
+            if (value := getattr(self, name)) is not None
+            and (name, value) != ("json_object", False)
         ]
 
     @property
@@ -231,10 +236,10 @@ LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
     "temperature": Rule(lambda value: is_number(value, 0, 1e6), "a number in [0, 1e6]"),
-    "top_p": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
+    "top_p": SHARE,
     "top_k": Rule(lambda value: is_int(value, 0), "an integer of at least 0 (0 keeps all)"),
     "min_p": Rule(lambda value: is_number(value, 0, 1), "in [0, 1]"),
-    "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "64 bits").or_none(),
+    "seed": integer(-(1 << 63), (1 << 64) - 1).or_none(),
     "n": integer(1, SamplingParams.MAX_N),
     "stop": tuple_of(
         lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,

@@ -47,18 +47,16 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "async_scheduling": "Decide a step while the one before it computes.",
-    "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
-    "drafts.",
+    "speculative": "ngram, suffix or draft_model, which draft tokens; by default nothing does.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
     "prompt_lookup_match": "For --speculative ngram: first or last, of several places.",
-    "draft_model": "For --speculative draft_model: a folder, or a hub name; the bundled model has "
-    "its own.",
+    "draft_model": "For --speculative draft_model: a folder or hub name; tiny has its own.",
     "attention_backend": "auto, reference, torch, c, triton-simple or triton; doctor says which "
     "run here.",
-    "structured_outputs_backend": "auto, xgrammar, guidance or automaton, which takes choices "
-    "alone.",
+    "structured_outputs_backend": "auto, xgrammar, guidance, or automaton (choices alone).",
     "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
+    "sanitize_control_tokens": "Read <|im_end|> and its like as text in what a chat is given.",
     "seed": "From which every request draws its own.",
 }
 SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint asks for

@@ -6,7 +6,7 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 
 import logging
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
@@ -34,8 +34,8 @@ from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.backends import Vocabulary
+from mini_vllm.structured.closing.gate import ClosingGate
 from mini_vllm.structured.compiler import GrammarCompiler
-from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.preemption_cost import with_preemption_cost
@@ -98,9 +98,9 @@ class CoreFactory:
         self._core_cls = core_cls
         self._is_first = True
         # It loads the tokenizer when a request first wants a grammar, and never else.
-        make_vocabulary = partial(load_vocabulary, config.model, info.vocab_size)
+        self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
         self.grammars = GrammarCompiler(
-            make_vocabulary,
+            self.vocabulary,
             config.structured_outputs_backend,
             owner_of=tenant_of if config.scheduler == "tenants" else lambda cache_salt: "",
         )
@@ -123,7 +123,7 @@ class CoreFactory:
         )
         if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
-        scheduler.attach(GrammarGate(self.grammars))
+        scheduler.attach(ClosingGate(self.grammars, self.vocabulary))
         core = self._core_cls(scheduler, self.executor)
         if not self._is_first:
             core.runner_view.reset()  # the runner has what there was before

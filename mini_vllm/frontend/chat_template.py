@@ -19,6 +19,7 @@ from mini_vllm.errors import (
     plain,
     shown,
 )
+from mini_vllm.frontend.control_tokens import ControlTokens
 from mini_vllm.frontend.prompts import check_text
 from mini_vllm.structured.sandbox.child_process import ChildProcess, ProcessPool
 
@@ -49,7 +50,7 @@ class ChatTemplateRenderer:
     Any thread may call it. There are as many processes as conversations are rendered at once.
 
     max_seconds, max_memory_bytes: what one conversation may take. A process starts when it is first
-    needed.
+    needed. control: gives control tokens other names in the text.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class ChatTemplateRenderer:
         *,
         max_seconds: float = MAX_SECONDS,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
+        control: ControlTokens | None = None,
     ) -> None:
+        self._hide = control.hide if control else str
         self._processes = ProcessPool(lambda: TemplateProcess(max_seconds, max_memory_bytes))
         self.close = self._processes.close  # the next conversation starts one again
         self._tokenizer = tokenizer
@@ -93,7 +96,7 @@ class ChatTemplateRenderer:
             if not isinstance(value, bool):
                 raise ChatTemplateError(f"{name} must be True or False, got {shown(value)}")
         given, tools = check_messages(messages), as_schemas(tools)
-        template = self._find_template(chat_template, tools)
+        template = self._hide(self._find_template(chat_template, tools))
         if continue_final_message:
             if add_generation_prompt:
                 raise ChatTemplateError(
@@ -104,7 +107,8 @@ class ChatTemplateRenderer:
                     "continue_final_message needs a final message whose content is a string"
                 )
             given[-1]["content"] += TAG
-        known = {**self._tokenizer.special_tokens_map, **variables}  # type: ignore[union-attr]
+        special = json.dumps(self._tokenizer.special_tokens_map, ensure_ascii=False)  # type: ignore[union-attr]
+        known = json.loads(self._hide(special)) | variables
         known |= {
             "messages": given,
             "tools": tools,
@@ -238,9 +242,11 @@ def as_schemas(tools: Any) -> list[Any] | None:
 
     Raises ChatTemplateError for what is no list of JSON schemas and functions.
     """
-    if tools is not None and not isinstance(tools, list | tuple):
+    if tools is None:
+        return None
+    if not isinstance(tools, list | tuple):
         raise ChatTemplateError(f"tools must be None or a list, got {shown(tools)}")
-    return None if tools is None else [_as_schema(tool) for tool in tools]
+    return [_as_schema(tool) for tool in tools]
 
 
 def _as_schema(tool: Any) -> Any:

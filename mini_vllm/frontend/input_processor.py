@@ -22,6 +22,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.frontend.chat_template import ChatTemplateRenderer
+from mini_vllm.frontend.control_tokens import ControlTokens
 from mini_vllm.frontend.prompts import (
     Prompt,
     TextBound,
@@ -77,21 +78,22 @@ class InputProcessor:
         self._hf_config = load_hf_config(path)
         self.limits = limits
         self._text_bound = TextBound(self.tokenizer)
-        self._chat_templates = ChatTemplateRenderer(self.tokenizer)
         self._parsers = config.tool_call_parser, config.reasoning_parser
+        control = ControlTokens(self.tokenizer) if config.sanitize_control_tokens else None
+        self._chat_templates = ChatTemplateRenderer(self.tokenizer, control=control)
+        self._control, self._show = control, control.show if control else str
 
     @cached_property
     def assistant_form(self) -> AssistantForm:
         """How the model writes. To find it takes a moment; a form that no parser reads is told."""
-        form = find_form(self.tokenizer, *self._parsers, self._chat_templates.render)
+        form = find_form(self.tokenizer, *self._parsers, self._chat_templates.render, self._show)
         if form.calls == UNKNOWN:
             logger.warning(
                 f"the chat template of {self.model} writes calls of tools in a form that no parser "
                 "reads: chats with tools are refused unless a call is forced (tool_choice), or "
                 "tool_call_parser names a form, or 'none' for text"
             )
-        hides = hides_tag(form.calls, self.text_reader)
-        return form._replace(skip_special_tokens=not hides)
+        return form._replace(skip_special_tokens=not hides_tag(form.calls, self.text_reader))
 
     @property
     def limits(self) -> ModelLimits:
@@ -214,7 +216,9 @@ class InputProcessor:
             raise InvalidParameterError(
                 f"chat: {name} cannot be used: the chat template of {self.model} has no tools"
             )
-        return self.tokenize(text, add_special_tokens=False)
+        ids = self.tokenize(self._show(text), add_special_tokens=False)
+        control = self._control
+        return control.encode(text, ids, messages, template_options) if control else ids
 
     def form_of(self, prompt: Sequence[int], use: ToolUse, params: SamplingParams) -> AssistantForm:
         """How the answer to a chat is written.
@@ -234,12 +238,11 @@ class InputProcessor:
         # a grammar knows no reasoning
         may_think = own.thinks and params.structured is None
         is_thinking = may_think and self.detokenize(prompt[-8:]).rstrip().endswith(THINK)
-        is_parallel = use.parallel_tool_calls is not False
         return own._replace(
             calls=calls,
             is_thinking=is_thinking,
             names=use.names,
-            is_parallel=is_parallel,
+            is_parallel=use.parallel_tool_calls is not False,
             parameters=use.parameters,
             skip_special_tokens=calls == "none" or own.skip_special_tokens,
         )
@@ -270,9 +273,8 @@ def find_eos_token_ids(
     found = generation_config.get("eos_token_id")
     if found is None:
         found = getattr(hf_config, "eos_token_id", None)
-    ids = set(found if isinstance(found, list | tuple) else [found])
-    ids.add(getattr(tokenizer, "eos_token_id", None))
-    ids.discard(None)
+    own = getattr(tokenizer, "eos_token_id", None)
+    ids = {*(found if isinstance(found, list | tuple) else [found]), own} - {None}
     beyond = sorted(token_id for token_id in ids if token_id >= vocab_size)
     if beyond and vocab_size:
         logger.warning(f"eos_token_id {beyond} is left out: the model has {vocab_size} tokens")

@@ -99,7 +99,7 @@ class ToolUse(Params):
         self.require(
             "tool_choice", params.structured is None, "none or auto if structured is given"
         )
-        return replace(params, structured=StructuredOutputs(json=schema))
+        return replace(params, structured=StructuredOutputs(json=schema, closes=True))
 
 
 def check_tool(path: str, tool: Any) -> None:

@@ -17,6 +17,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.frontend.assistant_parser import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.openai.protocol import ChatCompletionRequest
 from mini_vllm.serving.test_openapi import validator
 
 pytest.importorskip("xgrammar")
@@ -161,6 +162,24 @@ def test_a_forced_call_is_valid_streamed_and_whole(
     assert choice == "required" or calls[0]["name"] == choice["function"]["name"]
     Draft202012Validator(SCHEMAS[calls[0]["name"]]).validate(json.loads(calls[0]["arguments"]))
     assert streamed(client, **options) == (content, calls, reason)
+
+
+def test_a_forced_call_closes_where_a_small_model_would_go_on(client: openai.OpenAI) -> None:
+    place = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
+    options = {"tools": [a_tool("weather", place)], "tool_choice": "required", "max_tokens": 90}
+    content, calls, reason = whole(client, **options)
+    assert (content, reason) == ("", "tool_calls")
+    assert [{*json.loads(call["arguments"])} for call in calls] == [{"place"}] * len(calls)
+    assert streamed(client, **options) == (content, calls, reason)
+
+
+def test_a_response_format_closes_unless_the_client_sets_a_limit() -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"type": "object"}}}
+    for options, closes in (({}, True), ({"max_tokens": 9}, False)):
+        for wanted in (form, {"type": "json_object"}):
+            body = {"model": "tiny", "messages": QUESTION, "response_format": wanted, **options}
+            asked = ChatCompletionRequest.model_validate(body)
+            assert asked.sampling_options()["structured"].closes is closes
 
 
 def test_what_looks_like_a_reference_is_kept_in_a_value(

@@ -110,12 +110,16 @@ class GrammarGate(Part):
         """Give a request its grammar, if it could be compiled. Waits for it."""
         request_id = request.request_id
         try:
-            self._grammars[request_id] = future.result()()
+            self._grammars[request_id] = self.start(request, future.result())
         except RequestFailedError as error:
             self._failed[request] = GrammarError(f"request {shown(request_id)}: {error}")
             return False
         del self._compiling[request_id]
         return True
+
+    def start(self, request: Request, new: NewGrammar) -> Grammar:
+        """The grammar of a request, at its beginning."""
+        return new()
 
     def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
         """Say what the step's samples may be, and which requests wait; those whose grammar is wrong

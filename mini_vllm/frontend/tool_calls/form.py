@@ -45,17 +45,23 @@ def find_form(
     tool_call_parser: str = "auto",
     reasoning_parser: str = "auto",
     render: Callable[..., str] | None = None,
+    show: Callable[[str], str] = str,
 ) -> AssistantForm:
     """How a model writes: as the options say, or as its chat template or its vocabulary shows.
 
-    render: ChatTemplateRenderer.render of the tokenizer; without it only tags are looked for.
+    render: ChatTemplateRenderer.render of the tokenizer; without it only tags are looked for. show:
+    makes the text of a conversation of what it gives.
     """
     template = "" if tokenizer is None else str(tokenizer.chat_template or "")
     vocabulary = () if tokenizer is None else tokenizer.get_added_vocab()
     shown = f"{template} {' '.join(vocabulary)}"
     calls = tool_call_parser
     if calls == "auto":
-        tried = find_by_trial(render) if render is not None and "tool" in template else None
+        tried = (
+            find_by_trial(lambda *given, **options: show(render(*given, **options)))
+            if render is not None and "tool" in template
+            else None
+        )
         calls = tried or find_by_tags(template, shown)
     thinks = reasoning_parser == "think" or (reasoning_parser == "auto" and THINK in shown)
     return AssistantForm(calls, thinks)

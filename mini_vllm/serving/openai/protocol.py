@@ -124,13 +124,17 @@ Choices = Annotated[Many[FormText], Field(max_length=MAX_VALUES)]
 
 
 class StructuredOutputsField(Strict):
-    """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark."""
+    """The form of the text, in vLLM's words; one of these. grammar: EBNF or Lark.
+
+    closes, which vLLM has not: JSON ends within max_tokens.
+    """
 
     json_: Annotated[dict[str, Any] | FormText | None, Field(alias="json")] = None
     regex: FormText | None = None
     choice: Choices | None = None
     grammar: FormText | None = None
     json_object: bool | None = None
+    closes: bool = False
 
     @model_validator(mode="before")
     @classmethod
@@ -271,10 +275,10 @@ class SharedRequest(GenerateRequest):
                     f"{param} belongs to the type json_schema, got type {asked.type!r}",
                     param=param,
                 )
-            if asked.json_schema is not None:
-                found["response_format"] = {"json": asked.json_schema.schema_}
-            elif asked.type == "json_object":
-                found["response_format"] = {"json_object": True}
+            schema = asked.json_schema
+            form = {"json_object": True} if schema is None else {"json": schema.schema_}
+            if asked.type != "text":  # a client that sets no limit could not raise it
+                found["response_format"] = form | {"closes": self.asked_max_tokens is None}
         if self.structured_outputs is not None:
             found["structured_outputs"] = self.structured_outputs.model_dump(by_alias=True)
         for kind in ("json", "regex", "choice", "grammar"):
