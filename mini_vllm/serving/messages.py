@@ -7,6 +7,7 @@ vllm/v1/engine/__init__.py.
 """
 
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 
@@ -30,7 +31,7 @@ class Add(Message):
 
     request_ids: list[str]
     prompt_token_ids: list[int]
-    sampling_params: dict[str, object]
+    sampling_params: dict[str, Any]
     eos_token_ids: list[int]
     arrival_time: float
     priority: int
@@ -57,7 +58,9 @@ class Add(Message):
 
     def requests(self) -> list[Request]:
         """The requests again."""
-        params = SamplingParams(**self.sampling_params)  # type: ignore[arg-type]
+        given = self.sampling_params
+        bad = tuple(map(tuple, given["bad_token_ids"]))  # msgpack makes lists of tuples
+        params = SamplingParams(**{**given, "bad_token_ids": bad})
         return [
             Request(
                 request_id,

@@ -20,6 +20,7 @@ from mini_vllm.serving.engine_process import EngineLoop
 from mini_vllm.serving.messages import Add, Command, Event, Message, StepDone, Stop
 from mini_vllm.serving.openai.answers import Answer, Json, event
 from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, TokenDelta
+from mini_vllm.test_request import ALLOWED
 
 ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}
 DELTAS = [
@@ -43,6 +44,14 @@ def test_a_delta_travels_as_it_is() -> None:
     assert done.deltas == DELTAS
     assert [type(delta) for delta in done.deltas] == [TokenDelta] * 3
     assert [type(token) for token in done.deltas[0].tokens] == [SampledToken] * 2
+
+
+@pytest.mark.parametrize(("name", "value"), [(k, v) for k in ALLOWED for v in ALLOWED[k]])
+def test_a_request_is_the_same_in_the_engine_process(name: str, value: Any) -> None:
+    params = SamplingParams(**{name: value})
+    data = msgspec.msgpack.encode(Add.of([Request("a", [1], params)]))
+    (request,) = msgspec.msgpack.decode(data, type=Command).requests()
+    assert request.sampling_params == params
 
 
 @pytest.mark.parametrize(
