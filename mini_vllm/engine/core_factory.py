@@ -11,6 +11,7 @@ from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.timed_grammar import TimedGrammarGate
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
 from mini_vllm.frontend.tokenizer import reader_of
@@ -28,13 +29,11 @@ from mini_vllm.policies.registry import (
     make_scheduler,
     options_of,
 )
-from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 from mini_vllm.structured.backends import Vocabulary
 from mini_vllm.structured.compiler import GrammarCompiler
-from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import plan_kv_cache
 from mini_vllm.worker.preemption_cost import with_preemption_cost
@@ -90,11 +89,7 @@ class CoreFactory:
         self._is_first = True
         # It loads the tokenizer when a request first wants a grammar, and never else.
         make_vocabulary = partial(load_vocabulary, config.model, info.vocab_size)
-        self.grammars = GrammarCompiler(
-            make_vocabulary,
-            config.structured_outputs_backend,
-            owner_of=tenant_of if config.scheduler == "tenants" else lambda cache_salt: "",
-        )
+        self.grammars = GrammarCompiler(make_vocabulary, config.structured_outputs_backend)
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
 
@@ -114,7 +109,7 @@ class CoreFactory:
         )
         if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
-        scheduler.attach(GrammarGate(self.grammars))
+        scheduler.attach(TimedGrammarGate(self.grammars))
         core = self._core_cls(scheduler, self.executor)
         if not self._is_first:
             core.runner_view.reset()  # the runner has what there was before

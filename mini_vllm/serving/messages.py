@@ -36,6 +36,7 @@ class Add(Message):
     arrival_time: float
     priority: int
     cache_salt: str | None
+    client: str = ""
 
     @classmethod
     def of(cls, requests: list[Request]) -> "Add":
@@ -54,6 +55,7 @@ class Add(Message):
             first.arrival_time,
             first.priority,
             first.cache_salt,
+            first.client,
         )
 
     def requests(self) -> list[Request]:
@@ -71,6 +73,7 @@ class Add(Message):
                 arrival_time=self.arrival_time,
                 cache_salt=self.cache_salt,
                 choice_index=index,
+                client=self.client,
             )
             for index, request_id in enumerate(self.request_ids)
         ]

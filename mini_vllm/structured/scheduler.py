@@ -30,7 +30,7 @@ class Grammar(Protocol):
         """
 
     def mask(self) -> Any:
-        """Which tokens may come next, as StepInput.masks has them."""
+        """Which tokens may come next, as StepInput.masks has them. Raises GrammarError."""
 
     def accept(self, token_id: int) -> bool:
         """Go on by a token; False, and no change, if the grammar does not allow it."""
@@ -48,10 +48,8 @@ class GrammarSource(Protocol):
     idle_seconds: float
     """How long a step without work may wait for a grammar."""
 
-    def compile(
-        self, wanted: StructuredOutputs, cache_salt: str | None = None
-    ) -> "Future[NewGrammar]":
-        """Begin to compile, for a request of this cache_salt; the future may raise GrammarError.
+    def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
+        """Begin to compile, for a request of this client; the future may raise GrammarError.
 
         Raises a RequestRefusedError for what never could be.
         """
@@ -71,7 +69,7 @@ class GrammarGate(Part):
         # of requests that wait for their grammar
         self._compiling: dict[str, Future[NewGrammar]] = {}
         self._grammars: dict[str, Grammar] = {}  # of those that have it
-        # of those whose grammar could not be compiled, why
+        # of those whose grammar could not be compiled, or has failed, why
         self._failed: dict[Request, GrammarError] = {}
 
     # --- requests come and go ---------------------------------------------------------------------
@@ -80,7 +78,7 @@ class GrammarGate(Part):
         """Begin to compile what they want."""
         self._compiling |= {
             request.request_id: self.grammars.compile(
-                request.sampling_params.structured, request.cache_salt
+                request.sampling_params.structured, request.client
             )
             for request in requests
             if request.sampling_params.structured is not None
@@ -106,12 +104,16 @@ class GrammarGate(Part):
         """Give a request its grammar, if it could be compiled. Waits for it."""
         request_id = request.request_id
         try:
-            self._grammars[request_id] = future.result()()
+            self._grammars[request_id] = self.begin(future.result(), request)
         except RequestFailedError as error:
             self._failed[request] = GrammarError(f"request {shown(request_id)}: {error}")
             return False
         del self._compiling[request_id]
         return True
+
+    def begin(self, new: NewGrammar, request: Request) -> Grammar:
+        """The grammar of a request, at its beginning."""
+        return new()
 
     def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
         """Say what the step's samples may be, and which requests wait; those whose grammar is wrong
@@ -127,14 +129,13 @@ class GrammarGate(Part):
                 step.end(request, self._failed[request])
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
-        if self._grammars:
-            output.masks = {
-                request.request_id: self._rows(
-                    request, output.drafts.get(parent.request_id, ()), parent, output
-                )
-                for parent, request in sampling(output, scheduler)
-                if request.request_id in self._grammars
-            }
+        for parent, request in sampling(output, scheduler) if self._grammars else ():
+            name, drafts = request.request_id, output.drafts.get(parent.request_id, ())
+            try:
+                if name in self._grammars:
+                    output.masks[name] = self._rows(request, drafts, parent, output)
+            except GrammarError as error:
+                self._failed[request] = error
 
     # --- masks ------------------------------------------------------------------------------------
 
@@ -173,6 +174,9 @@ class GrammarGate(Part):
         That happens behind the end of a text that does not end the request (ignore_eos).
         """
         for request in step.requests if self._grammars else ():
+            if request in self._failed:
+                step.end(request, self._failed[request])
+                continue
             grammar = self._grammars.get(request.request_id)
             if grammar is None or request.is_finished:
                 continue
