@@ -20,7 +20,7 @@ MAX_FILES = 8192  # to which a process raises its own limit, if it may
 SWEEP = 0.5  # seconds
 MAX_HEADER_BYTES = 1 << 14
 HEADER_END = re.compile(rb"\n\r?\n")
-MAX_LINES = 1 << 17  # of a body in chunks, which have two each
+MAX_LINES = 1 << 16  # of a body in chunks, which have two each
 
 
 class Connections:
@@ -148,8 +148,9 @@ class Connection(H11Protocol):
 
     def _is_too_long(self, data: bytes) -> bool:
         """Whether a header is, or a body in chunks, or what is sent before its turn."""
-        if self._state is SEND_BODY:
-            self._num_lines += data.count(b"\n") if self._is_chunked else 0
+        if self._state is not SEND_BODY or self._is_chunked:
+            self._num_lines += data.count(b"\n")
+        if self._state is SEND_BODY or self._num_lines > MAX_LINES:
             return self._num_lines > MAX_LINES
         data = self.conn.trailing_data[0] + data
         is_header = self._state is IDLE and HEADER_END.search(data, 0, MAX_HEADER_BYTES)

@@ -200,7 +200,7 @@ def test_what_is_sent_before_its_turn_is_bounded(clients: Clients) -> None:
 
 
 def test_a_body_in_chunks_and_a_header_below_the_limits_are_read(clients: Clients) -> None:
-    body = b'{"prompt": "a", "max_tokens": 1}' + b" " * 20_000
+    body = b'{"prompt": "a", "max_tokens": 1}' + b" " * 5_000
     chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
     client = clients.send(CHUNKED[:-2] + b"a: " + b"b" * 12_000 + b"\r\n\r\n" + chunks)
     assert client.recv(12) == b"HTTP/1.1 200"

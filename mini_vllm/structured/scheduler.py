@@ -171,7 +171,8 @@ class GrammarGate(Part):
 
         A request whose token is not allowed ends with it, and with an error.
 
-        That happens behind the end of a text that does not end the request (ignore_eos).
+        That happens behind the end of a text that does not end the request (ignore_eos), and where
+        a grammar becomes too complex for its library.
         """
         for request in step.requests if self._grammars else ():
             if request in self._failed:
@@ -187,7 +188,7 @@ class GrammarGate(Part):
             if num_allowed < len(token_ids):
                 name = shown(request.request_id)
                 text = f"request {name}: its grammar does not allow token {token_ids[num_allowed]}"
-                step.end(request, RequestFailedError(text), num_allowed + 1)
+                step.end(request, GrammarError(text), num_allowed + 1)
 
     def allowed_drafts(self, drafts: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """New drafts, by request: those of each up to the first that its grammar does not allow."""
