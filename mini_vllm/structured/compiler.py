@@ -166,7 +166,7 @@ def compile_with(
 def told(error: Exception) -> str:
     """What an error says, and its kind unless it is one of the engine's own."""
     kind = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
-    return kind + str(error)
+    return f"{kind}{error}"
 
 
 def installed(kind: str, names: Sequence[str]) -> list[str]:

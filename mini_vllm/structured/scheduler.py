@@ -69,7 +69,7 @@ class GrammarGate(Part):
         # of requests that wait for their grammar
         self._compiling: dict[str, Future[NewGrammar]] = {}
         self._grammars: dict[str, Grammar] = {}  # of those that have it
-        # of those whose grammar could not be compiled, or has failed, why
+        # of those whose grammar could not be compiled, why
         self._failed: dict[Request, GrammarError] = {}
 
     # --- requests come and go ---------------------------------------------------------------------
@@ -89,6 +89,10 @@ class GrammarGate(Part):
             future.cancel()
         self._grammars.pop(request.request_id, None)
         self._failed.pop(request, None)
+
+    def needs_tokens(self) -> bool:
+        """A mask depends on all tokens before it."""
+        return bool(self._grammars)
 
     # --- waiting for the grammar ------------------------------------------------------------------
 
@@ -135,7 +139,8 @@ class GrammarGate(Part):
                 if name in self._grammars:
                     output.masks[name] = self._rows(request, drafts, parent, output)
             except GrammarError as error:
-                self._failed[request] = error
+                del self._grammars[name]
+                step.end(request, error)
 
     # --- masks ------------------------------------------------------------------------------------
 
@@ -175,9 +180,6 @@ class GrammarGate(Part):
         a grammar becomes too complex for its library.
         """
         for request in step.requests if self._grammars else ():
-            if request in self._failed:
-                step.end(request, self._failed[request])
-                continue
             grammar = self._grammars.get(request.request_id)
             if grammar is None or request.is_finished:
                 continue
