@@ -771,6 +771,26 @@ def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
     compiler.close()
 
 
+def test_long_grammars_of_a_client_do_not_delay_its_short_ones() -> None:
+    compiler, may_go_on = make_compiler(), threading.Event()
+
+    def ask(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
+        assert len(text) < 100 or may_go_on.wait(60)
+        raise GrammarError("no")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        texts = [str(i) * 5000 for i in range(1, 6)]
+        long = [compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1") for text in texts]
+        for text in "abc":
+            future = compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1")
+            assert future.exception(60)
+        assert not any(each.done() for each in long)
+        may_go_on.set()
+        assert all(each.exception(60) for each in long)
+    compiler.close()
+
+
 class Seconds:
     """A clock that the test moves."""
 

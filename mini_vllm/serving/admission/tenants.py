@@ -12,7 +12,7 @@ from mini_vllm.structured.sandbox.fair_threads import FairThreads
 NUM_READERS = 8  # threads, of which a tenant has two at a time
 MAX_SECONDS_A_MINUTE = 30.0  # of the processor, in which a tenant's requests are read
 MAX_HELD_LOGPROBS = 1 << 20  # of a tenant's requests in flight
-MAX_BODY_BYTES = 32 << 20  # of a tenant's requests that wait to be read
+MAX_BODY_BYTES = 64 << 20  # of a tenant's requests that wait to be read
 MAX_ALL_BODY_BYTES = 128 << 20
 
 T = TypeVar("T")
@@ -58,7 +58,11 @@ class Admission:
             )
         held = self._num_body_bytes
         if held[tenant] + num_bytes > MAX_BODY_BYTES or held.total() > MAX_ALL_BODY_BYTES:
-            raise QueueFullError(f"bodies of {held.total():,} bytes wait to be read", 1)
+            raise QueueFullError(
+                f"bodies of {held[tenant]:,} bytes wait to be read and {num_bytes:,} more do not "
+                f"fit: at most {MAX_BODY_BYTES:,} may wait, {MAX_ALL_BODY_BYTES:,} of all clients",
+                1,
+            )
         held[tenant] += num_bytes
         try:
             found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
