@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
 
-REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")  # of a server
+REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")
 BUCKETS = ("prefill", "decode", "resumed")
 
 
@@ -51,7 +51,9 @@ class StepPlan(NamedTuple):
 
     def as_json(self) -> dict[str, Any]:
         """The step, with short names."""
-        participants = [[short_name(name), bucket, n] for name, bucket, n in self.participants]
+        participants = [
+            [short_name(name), bucket, num_tokens] for name, bucket, num_tokens in self.participants
+        ]
         return {"step": self.step, "participants": participants, "graph": self.graph}
 
 

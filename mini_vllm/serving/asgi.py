@@ -21,8 +21,9 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from mini_vllm.errors import shown
 from mini_vllm.serving.admission.bounds import SMALL_BODY_BYTES, check_structure
-from mini_vllm.serving.openai.errors import log_failure, no_route, to_api_error
+from mini_vllm.serving.openai.errors import log_failure, to_api_error
 from mini_vllm.serving.openai.protocol import REQUEST_ID, ApiError
 
 MAX_BODY_BYTES = 8 << 20
@@ -144,11 +145,27 @@ async def on_error(request: HttpRequest, error: Exception) -> Response:
     return JsonResponse(refused.body, refused.status, refused.headers)
 
 
+NOT_HERE = {
+    "/v1/(embeddings|rerank|score)|/(v2/rerank|rerank|score|pooling|classify|embed)": ": this "
+    "server makes no vectors and no scores",
+    "/v1/(audio|images|videos|realtime)": ": this server reads and writes text alone",
+    "/v1/(messages|complete)": ": this server does not speak Anthropic's API, but OpenAI's",
+    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning"
+    "|responses/)": ": this server keeps nothing between two requests",
+    "/api/": ": this server does not speak Ollama's API, but OpenAI's",
+    "/(chat|completions|models|v1/v1)": ": the base URL of a client ends with one /v1",
+}
+
+
 async def on_no_route(request: HttpRequest, error: HTTPException) -> Response:
     """The answer to a request whose path has no route, or one of another method."""
+    path, method = request.scope["path"], request.method
+    found = next((why for kind, why in NOT_HERE.items() if re.match(kind, path)), "")
     here = ", ".join(sorted(route.path for route in request.app.router.routes))
-    allowed = None if error.headers is None else error.headers["Allow"]
-    refused = no_route(request.method, request.scope["path"], allowed, here)
+    refused = ApiError(404, f"{method} {shown(path)} is not here{found}. This server has {here}")
+    if error.headers is not None:
+        allowed = "POST" if "POST" in error.headers["Allow"] else "GET"  # which has HEAD, too
+        refused = ApiError(405, f"{path} takes {allowed}, got {method}", headers={"Allow": allowed})
     return await on_error(request, refused)
 
 

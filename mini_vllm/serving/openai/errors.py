@@ -12,7 +12,6 @@ from mini_vllm.errors import (
     RequestFailedError,
     RequestRefusedError,
     TokenIdOutOfRangeError,
-    shown,
 )
 from mini_vllm.serving.admission.tenants import QueueFullError
 from mini_vllm.serving.async_engine import QueueTimeoutError, RequestTimeoutError
@@ -73,27 +72,3 @@ def log_failure(refused: ApiError, error: BaseException, request_id: str) -> Non
     if refused.status == 500:
         found = error.__cause__ if isinstance(error, ApiError) and error.__cause__ else error
         logger.error("the request %s has failed", request_id, exc_info=found)
-
-
-NOT_HERE = {
-    "/v1/(embeddings|rerank|score)|/(v2/rerank|rerank|score|pooling|classify|embed)": ": this "
-    "server makes no vectors and no scores",
-    "/v1/(audio|images|videos|realtime)": ": this server reads and writes text alone",
-    "/v1/(messages|complete)": ": this server does not speak Anthropic's API, but OpenAI's",
-    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning)": ": "
-    "this server keeps nothing between two requests",
-    "/api/": ": this server does not speak Ollama's API, but OpenAI's",
-    "/(chat|completions|models|v1/v1)": ": the base URL of a client ends with one /v1",
-}
-
-
-def no_route(method: str, path: str, allowed: str | None, here: str) -> ApiError:
-    """The refusal of a path that has no route, or none for this method but for those allowed.
-
-    here: all paths.
-    """
-    if allowed is not None:
-        allowed = "POST" if "POST" in allowed else "GET"  # which has HEAD, too
-        return ApiError(405, f"{path} takes {allowed}, got {method}", headers={"Allow": allowed})
-    found = next((why for kind, why in NOT_HERE.items() if re.match(kind, path)), "")
-    return ApiError(404, f"{method} {shown(path)} is not here{found}. This server has {here}")
