@@ -48,6 +48,7 @@ class Request:
         "block_hashes",
         "cache_salt",
         "choice_index",
+        "client",
         "end_len",
         "end_status",
         "eos_token_ids",
@@ -79,6 +80,7 @@ class Request:
         cache_salt: str | None = None,
         max_model_len: int | None = None,
         choice_index: int = 0,
+        client: str = "",
     ) -> None:
         if not len(prompt_token_ids):
             raise EmptyPromptError(
@@ -125,6 +127,7 @@ class Request:
         self.max_model_len = max_model_len  # the scheduler lowers it to what fits
         # which of the choices of its prompt it is; its noise depends on it
         self.choice_index = choice_index
+        self.client = client  # whose turn it takes where work is shared
         self.status = RequestStatus.WAITING
         # A policy that serves prefills first also says how many tokens a request had when it was
         # admitted last.

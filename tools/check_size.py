@@ -42,7 +42,7 @@ MAX_TOKENS = {
     "frontend": 11_770,
     "frontend/tool_calls": 5_250,
     "serving": 13_000,
-    "serving/admission": 1_700,
+    "serving/admission": 2_000,
     "serving/openai": 11_550,
     "observe": 8_000,
     "load": 6_975,

@@ -55,7 +55,6 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
     },
     "structured": {
         "blocked": "a scheduler fills its own output",
-        "masks": "a scheduler fills its own output",
     },
     "cli": {
         "num_counted": "a run without a server counts its own tokens",

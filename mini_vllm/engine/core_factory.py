@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.ahead import core_ahead, one_step_ahead
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.timed_grammar import TimedGrammarGate
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
 from mini_vllm.frontend.tokenizer import reader_of
@@ -29,7 +30,6 @@ from mini_vllm.policies.registry import (
     make_scheduler,
     options_of,
 )
-from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
@@ -48,6 +48,10 @@ class EngineClasses(Classes, total=False):
 
     executor_cls: type[Executor] | None
     core_cls: type[EngineCore]
+
+
+class EngineGate(ClosingGate, TimedGrammarGate):
+    """Grammars close what asks for it, and the masks of each client are timed."""
 
 
 class CoreFactory:
@@ -99,11 +103,7 @@ class CoreFactory:
         self._is_first = True
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
-        self.grammars = GrammarCompiler(
-            self.vocabulary,
-            config.structured_outputs_backend,
-            owner_of=tenant_of if config.scheduler == "tenants" else lambda cache_salt: "",
-        )
+        self.grammars = GrammarCompiler(self.vocabulary, config.structured_outputs_backend)
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
 
@@ -123,7 +123,7 @@ class CoreFactory:
         )
         if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
-        scheduler.attach(ClosingGate(self.grammars, self.vocabulary))
+        scheduler.attach(EngineGate(self.grammars, self.vocabulary))
         core = self._core_cls(scheduler, self.executor)
         if not self._is_first:
             core.runner_view.reset()  # the runner has what there was before

@@ -99,9 +99,7 @@ class Grammars:
 
     idle_seconds = 0.0
 
-    def compile(
-        self, wanted: StructuredOutputs, cache_salt: str | None = None
-    ) -> "Future[NewGrammar]":
+    def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
         future: Future[NewGrammar] = Future()
         if wanted.key[1] == "wrong":
             future.set_exception(GrammarError("no such rule"))

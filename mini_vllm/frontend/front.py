@@ -20,7 +20,7 @@ from mini_vllm.request import Request
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
 
-REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt")
+REQUEST_OPTIONS = ("priority", "arrival_time", "cache_salt", "client")
 
 
 class Front:

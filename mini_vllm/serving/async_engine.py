@@ -9,7 +9,6 @@ vllm/v1/engine/async_llm.py.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,7 +20,7 @@ from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.tenants import tenant_of
-from mini_vllm.serving.admission.tenants import Admission, QueueFullError
+from mini_vllm.serving.admission.tenants import Admission
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
@@ -91,7 +90,6 @@ class AsyncEngine:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
-        self.max_queue = max_queue
         self.engine_timeout = engine_timeout
         self.clock = clock
         self._silence = 0.0  # seconds since the engine spoke, in which this front ran
@@ -109,12 +107,8 @@ class AsyncEngine:
             ThreadClient if in_process else ProcessClient
         )
         self._client: EngineClient | None = None
-        self.admission = Admission(max_queue)
+        self.admission = Admission(max_queue, clock)
         self._streams: dict[str, Stream] = {}
-        # by request that has no token yet: its tenant, and its choices
-        self._waiting: dict[str, tuple[str, int]] = {}
-        # when the last choices got their first tokens
-        self._first_tokens: deque[float] = deque(maxlen=64)
 
     async def start(self) -> None:
         """Load the model. Raises EngineDeadError with the reason if it cannot be loaded."""
@@ -228,10 +222,9 @@ class AsyncEngine:
             raise EngineDeadError(self.why_unable)
         assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
-        admit = partial(self.admission.hold_logprobs, request_id, tenant)
+        admit = partial(self.admission.admit, request_id, tenant)
         requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
-        self._waiting[request_id] = tenant, len(requests)
         self._client.send(Add.of(requests))
         self.metrics.started(requests, request_id)
         return [request.request_id for request in requests]
@@ -246,27 +239,12 @@ class AsyncEngine:
         returned.
         """
         tenant = tenant_of(cache_salt) if self.config.scheduler == "tenants" else ""
-        num_waiting = sum(num for owner, num in self._waiting.values() if owner == tenant)
-        if num_waiting + num_choices > self.max_queue:
-            raise QueueFullError(
-                f"{num_waiting} choices wait for their first token and {num_choices} more do not "
-                "fit: at most "
-                f"{self.max_queue} may wait",
-                self._seconds_to_wait(num_waiting),
-            )
+        self.admission.check_queue(tenant, num_choices)
         return tenant
-
-    def _seconds_to_wait(self, num_waiting: int) -> int:
-        """How long the queue takes at the rate of late."""
-        if len(self._first_tokens) < 2:
-            return 1
-        seconds = max(self.clock() - self._first_tokens[0], 1e-3)
-        return max(1, min(60, round(num_waiting * seconds / len(self._first_tokens))))
 
     def abort(self, request_id: str) -> None:
         """End a request at once, in whatever state it is. One that has ended is ignored."""
         stream = self._streams.pop(request_id, None)
-        self._waiting.pop(request_id, None)
         self.admission.release(request_id)
         if stream is not None and (child_ids := self.output_processor.abort(request_id)):
             self._send(Finish(child_ids, "abort"))
@@ -323,10 +301,9 @@ class AsyncEngine:
         if request_id is None:
             return
         self.metrics.took(request_id, delta)
-        if request_id in self._waiting:
-            _, num_choices = self._waiting.pop(request_id)
+        if request_id in self.admission.waiting:
             assert delta.time is not None, delta
-            self._first_tokens.extend([delta.time] * num_choices)
+            self.admission.has_token(request_id, delta.time)
 
     def _on_death(self) -> None:
         self.is_dead = True

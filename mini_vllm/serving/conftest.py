@@ -90,7 +90,12 @@ class LiveServer:
         engine, core = self.engine, self.core
         kv = core.scheduler.kv_cache_manager
         assert kv.num_free_blocks == kv.num_usable_blocks
-        assert [engine._streams, engine._waiting, kv._tables, core.scheduler._requests] == [{}] * 4
+        assert [
+            engine._streams,
+            engine.admission.waiting,
+            kv._tables,
+            core.scheduler._requests,
+        ] == [{}] * 4
         assert engine.admission.num_logprobs == 0
         assert not any(
             value for value in vars(engine.output_processor).values() if isinstance(value, dict)

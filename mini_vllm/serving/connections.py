@@ -1,12 +1,14 @@
-"""Connections below HTTP: how many there are, how long a client may take to send a request, and how
-many bytes of unfinished bodies are held.
+"""Connections below HTTP: how many there are, how long a client may take to send a request and to
+read its answer, and how many bytes of unfinished bodies and of unread answers are held.
 
 uvicorn ends connections that are idle between two requests. What is here it does not have: a
 request that has begun has a deadline. When a place or memory is short, the unfinished request that
-began first makes room, so that clients that send nothing shut nobody out.
+began first makes room, so that clients that send nothing shut nobody out. A header, and a body's
+division into chunks, are read in the event loop, so both are bounded.
 """
 
 import asyncio
+import re
 import resource
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +18,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_FILES = 8192  # to which a process raises its own limit, if it may
 SWEEP = 0.5  # seconds
+MAX_HEADER_BYTES = 1 << 14
+HEADER_END = re.compile(rb"\n\r?\n")
+MAX_LINES = 1 << 16  # of a body in chunks, which have two each
 
 
 class Connections:
@@ -32,20 +37,23 @@ class Connections:
         self.backlog = max(4, min(most // 16, 128))
         self.max_connections = max_connections or max(1, most - 4 * self.backlog - 32)
         self.max_body_bytes = 64 << 20
+        self.max_unread_bytes = 256 << 20
         self.timeouts = {IDLE: 10.0, SEND_BODY: 60.0}  # for a header, and for a body
+        self.unread_timeout = 60.0  # in which a client reads something of its answer
         self.clock = clock
         self._unfinished: dict[Connection, None] = {}  # the one that began first is first
-        self._num_open = self._num_body_bytes = 0
+        self._open: set[Connection] = set()
+        self._num_body_bytes = 0
 
     def opened(self, connection: "Connection") -> None:
         """It is there. If it is one too many, an unfinished one ends, or else this one."""
-        self._num_open += 1
-        if self._num_open > self.max_connections:
+        self._open.add(connection)
+        if len(self._open) > self.max_connections:
             first = next(iter(self._unfinished), connection)
             first.refuse(503)
 
     def closed(self, connection: "Connection") -> None:
-        self._num_open -= 1
+        self._open.discard(connection)
         self.has_all(connection)
 
     def waits(self, connection: "Connection", state: Any) -> None:
@@ -69,10 +77,16 @@ class Connections:
             first.refuse(503)
 
     def sweep(self) -> None:
-        """End the requests whose time is over."""
+        """End the requests whose time is over, and the connections whose clients do not read."""
         now = self.clock()
         for connection in [each for each in self._unfinished if each.deadline <= now]:
             connection.refuse(408)
+        num_unread = 0
+        for connection in sorted(self._open, key=lambda each: each.look_at_unread(now)):
+            num_unread += connection.num_unread
+            is_late = now - connection.read_at > self.unread_timeout
+            if is_late or num_unread > self.max_unread_bytes:
+                connection.transport.abort()
 
     async def keep_sweeping(self) -> None:
         """As long as the server runs."""
@@ -95,21 +109,25 @@ class Connection(H11Protocol):
         super().__init__(**options)
         self._all = connections
         self._state: Any = None  # of the client, as h11 sees it
-        self.deadline = 0.0
-        self.num_body_bytes = 0
+        self._is_chunked = False
+        self.deadline = self.read_at = 0.0
+        self.num_body_bytes = self.num_unread = self._num_lines = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._all.opened(self)
         self._look(0)
+        self._all.opened(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._all.closed(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._look(len(data))
+        if self._is_too_long(data):
+            self.refuse(413 if self._state is SEND_BODY else 431)
+        else:
+            super().data_received(data)
+            self._look(len(data))
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -121,16 +139,35 @@ class Connection(H11Protocol):
             return
         before, self._state = self._state, self.conn.their_state
         if self._state is not before:
+            self._is_chunked = b"transfer-encoding" in dict(self.headers or ())
+            self._num_lines = 0
             is_whole = self._state not in self._all.timeouts
             self._all.has_all(self) if is_whole else self._all.waits(self, self._state)
         if self._state is SEND_BODY:
             self._all.took(self, num_bytes)
 
+    def _is_too_long(self, data: bytes) -> bool:
+        """Whether a header is, or a body in chunks, or what is sent before its turn."""
+        if self._state is not SEND_BODY or self._is_chunked:
+            self._num_lines += data.count(b"\n")
+        if self._state is SEND_BODY or self._num_lines > MAX_LINES:
+            return self._num_lines > MAX_LINES
+        data = self.conn.trailing_data[0] + data
+        is_header = self._state is IDLE and HEADER_END.search(data, 0, MAX_HEADER_BYTES)
+        return len(data) > MAX_HEADER_BYTES and not is_header
+
+    def look_at_unread(self, now: float) -> int:
+        """How much of its answers the client has not read."""
+        before, self.num_unread = self.num_unread, self.transport.get_write_buffer_size()
+        if not self.num_unread or self.num_unread != before:
+            self.read_at = now
+        return self.num_unread
+
     def refuse(self, status: int) -> None:
         """Close, with an answer if a request has begun and no other answer has."""
         self._all.has_all(self)
-        has_begun = self._state is SEND_BODY or self.conn.trailing_data[0]
-        is_answered = self._state is SEND_BODY and self.cycle.response_started
+        has_begun = self._state is not IDLE or self.conn.trailing_data[0]
+        is_answered = self._state is not IDLE and self.cycle.response_started
         if not has_begun or is_answered:
             self.transport.abort()
             return

@@ -20,14 +20,13 @@ import torch
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
+from mini_vllm.engine.planner import Planner
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, MiniVllmError, shown
-from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.request_times import RequestTimes
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.policies.tenants import TenantScheduler
-from mini_vllm.scheduler_interface import Step
 from mini_vllm.serving.messages import Add, Command, Died, Event, Finish, Ready, StepDone, Stop
 from mini_vllm.step import TokenDelta
 
@@ -36,21 +35,6 @@ logger = logging.getLogger("mini_vllm")
 # take(wait): the commands that are there; with wait, at least one
 Take = Callable[[bool], list[Command]]
 Send = Callable[[Event], None]
-
-
-class Planner(StepListener):
-    """Notes what the step computed that ended last (plan)."""
-
-    def __init__(self) -> None:
-        self.plan: StepPlan | None = None
-        self._num_steps = 0
-
-    def after_schedule(self, step: Step) -> None:
-        self._num_steps += 1
-        step.notes[self] = StepPlan.of(self._num_steps, step.output)
-
-    def after_update(self, step: Step, *args: Any, **kwargs: Any) -> None:
-        self.plan = step.notes.get(self)
 
 
 class EngineLoop:

@@ -28,7 +28,7 @@ class Guard:
     """Lets a request through if its key, the server's name in it and its page are right.
 
     The name of the tenant that asks is in scope["tenant"] then. The operator is the tenant without
-    a name.
+    a name. scope["turn"]: of the tenant, or where there are none of the client's address.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
@@ -41,7 +41,9 @@ class Guard:
         path = scope["path"]  # not request.url, which a Host header can bend
         if path not in PUBLIC_PATHS or (self._options.tenants and path != "/health"):
             headers = Headers(scope=scope)
-            scope["tenant"] = self._tenant_of(scope)
+            scope["tenant"] = scope["turn"] = self._tenant_of(scope)
+            if not self._options.tenants:
+                scope["turn"] = f"/{scope['client'][0]}"
             self._check_host(headers.get("host", ""))
             if scope["method"] == "POST":
                 self._check_origin(headers)

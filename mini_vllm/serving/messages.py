@@ -7,6 +7,7 @@ vllm/v1/engine/__init__.py.
 """
 
 from dataclasses import fields
+from typing import Any
 
 import msgspec
 
@@ -30,11 +31,12 @@ class Add(Message):
 
     request_ids: list[str]
     prompt_token_ids: list[int]
-    sampling_params: dict[str, object]
+    sampling_params: dict[str, Any]
     eos_token_ids: list[int]
     arrival_time: float
     priority: int
     cache_salt: str | None
+    client: str = ""
 
     @classmethod
     def of(cls, requests: list[Request]) -> "Add":
@@ -53,11 +55,14 @@ class Add(Message):
             first.arrival_time,
             first.priority,
             first.cache_salt,
+            first.client,
         )
 
     def requests(self) -> list[Request]:
         """The requests again."""
-        params = SamplingParams(**self.sampling_params)  # type: ignore[arg-type]
+        given = self.sampling_params
+        bad = tuple(map(tuple, given["bad_token_ids"]))  # msgpack makes lists of tuples
+        params = SamplingParams(**{**given, "bad_token_ids": bad})
         return [
             Request(
                 request_id,
@@ -68,6 +73,7 @@ class Add(Message):
                 arrival_time=self.arrival_time,
                 cache_salt=self.cache_salt,
                 choice_index=index,
+                client=self.client,
             )
             for index, request_id in enumerate(self.request_ids)
         ]

@@ -90,7 +90,7 @@ class Api:
             if body is None:
                 answer = await handler(self)
             else:
-                read = partial(self.engine.admission.read, request.scope.get("tenant", ""))
+                read = partial(self.engine.admission.read, request.scope.get("turn", ""))
                 answer = await handler(self, await self._asked(request, body, read), read)
             return answer if isinstance(answer, Response) else JsonResponse(answer)
 
@@ -108,10 +108,11 @@ class Api:
         def parsed() -> Any:
             return parse(kind, read_json(body, max_values), strict=self.options.strict)
 
-        asked = await read(parsed) if len(body) > SMALL_BODY_BYTES else parsed()
+        asked = await read(parsed, len(body)) if len(body) > SMALL_BODY_BYTES else parsed()
         self._check_model(asked.model)
         if isinstance(asked, GenerateRequest):
             asked.request_id = name_request(request.scope, asked.request_id)
+            asked.user = request.scope.get("turn", "")
             if self.options.tenants:
                 asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
@@ -227,6 +228,7 @@ class Api:
         """Answer a conversation."""
         prompt, params, form = await read_chat(self.engine, asked, read)
         answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
+        asked.messages.clear()  # a stream would hold them to its end
         return await self._respond(answer, [(prompt, params)], asked)
 
     async def responses(self, asked: ResponsesRequest, read: Read) -> ModelResponse | EventStream:

@@ -52,7 +52,8 @@ def clients(serve: Any) -> Iterator[Clients]:
     with ExitStack() as stack:
         yield Clients(server, stack)
     server.until(lambda: not server._web.server_state.connections, "no connection is left")
-    assert server.connections._num_open == server.connections._num_body_bytes == 0
+    assert not server.connections._open
+    assert server.connections._num_body_bytes == 0
     assert not server.connections._unfinished
     server.assert_idle()
 
@@ -162,6 +163,80 @@ def test_unfinished_bodies_hold_bounded_memory_and_shut_nobody_out(clients: Clie
     whole = body + b" " * (2 * MEBIBYTE - len(body))
     late = clients.send(HEAD % len(whole) + whole)
     assert late.recv(12) == b"HTTP/1.1 200"
+
+
+CHUNKED = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
+
+
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        ([b"GET /health HTTP/1.1\r\nHost: localhost\r\n", b"a: b\r\n" * 3000], b"431"),
+        ([b"GET /health HTTP/1.1\r\nHost: localhost\r\na: " + b"b" * 20_000], b""),
+        ([CHUNKED] + [b"1\r\n \r\n" * 20_000] * 8, b"413"),
+    ],
+    ids=["lines", "one line", "chunks"],
+)
+def test_what_the_event_loop_reads_is_bounded(
+    clients: Clients, sent: list[bytes], status: bytes
+) -> None:
+    client = clients.send(b"")
+    try:
+        for part in sent:
+            client.sendall(part)
+    except ConnectionError:  # it was refused before its end
+        pass
+    found = answer(client)
+    assert found[9:12] in (status, b"")  # an answer may be lost when what was sent is not read
+    assert is_served(clients.server)
+
+
+def test_what_is_sent_before_its_turn_is_bounded(clients: Clients) -> None:
+    body = b'{"prompt": "a", "stream": true, "max_tokens": 2000, "ignore_eos": true}'
+    client = clients.send(HEAD % len(body) + body)
+    assert client.recv(12) == b"HTTP/1.1 200"
+    client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n" * 1000)
+    assert b"[DONE]" not in answer(client)
+
+
+def test_a_body_in_chunks_and_a_header_below_the_limits_are_read(clients: Clients) -> None:
+    body = b'{"prompt": "a", "max_tokens": 1}' + b" " * 5_000
+    chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+    client = clients.send(CHUNKED[:-2] + b"a: " + b"b" * 12_000 + b"\r\n\r\n" + chunks)
+    assert client.recv(12) == b"HTTP/1.1 200"
+
+
+def unread(clients: Clients) -> socket.socket:
+    """A client with more of answers than the system holds, of which it reads nothing."""
+    client = clients.send(b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 300)
+    server = clients.server
+    server.until(
+        lambda: any(each.flow and each.flow.write_paused for each in server.connections._open),
+        "it is behind",
+    )
+    return client
+
+
+def test_a_client_that_does_not_read_its_answer_ends(clients: Clients) -> None:
+    client = unread(clients)
+    clients.pass_seconds(1)
+    clients.pass_seconds(59)
+    clients.until_open(1)
+    assert client.recv(1) == b"H"
+    clients.pass_seconds(2)
+    clients.until_open(0)
+
+
+def test_answers_that_are_not_read_hold_bounded_memory(clients: Clients) -> None:
+    server = clients.server
+    unread(clients)
+    idle = clients.send(b"")
+    server.in_loop(lambda: setattr(server.connections, "max_unread_bytes", 1000))
+    clients.pass_seconds(1)
+    clients.until_open(1)
+    idle.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert idle.recv(12) == b"HTTP/1.1 200"
+    assert is_served(server)
 
 
 def test_an_unfinished_body_holds_up_no_end(clients: Clients) -> None:

@@ -1,7 +1,6 @@
 """What travels between the processes, and how many shapes a token has on its way."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from typing import Any, get_type_hints
 
 import msgspec
@@ -12,7 +11,7 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, RequestFailedError
 from mini_vllm.frontend.output_processor import OutputProcessor, RequestOutput
-from mini_vllm.params import SamplingParams, StructuredOutputs
+from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
@@ -21,6 +20,7 @@ from mini_vllm.serving.engine_process import EngineLoop
 from mini_vllm.serving.messages import Add, Command, Event, Message, StepDone, Stop
 from mini_vllm.serving.openai.answers import Answer, Json, event
 from mini_vllm.step import Logprob, PromptLogprobs, SampledToken, StepOutput, TokenDelta
+from mini_vllm.test_request import ALLOWED
 
 ROW = {7: Logprob(-0.5, 1), 3: Logprob(float("-inf"), 9)}
 DELTAS = [
@@ -46,23 +46,11 @@ def test_a_delta_travels_as_it_is() -> None:
     assert [type(token) for token in done.deltas[0].tokens] == [SampledToken] * 2
 
 
-def test_a_request_travels_with_every_parameter() -> None:
-    """msgpack has no tuples: all that is one comes back as a list, at whatever depth."""
-    params = SamplingParams(
-        stop=("x", "y"),
-        stop_token_ids=(5,),
-        logit_bias=((3, 1.0), (7, -2.0)),
-        allowed_token_ids=(3, 5),
-        bad_words=("a",),
-        bad_token_ids=((4,), (5, 6)),
-        structured=StructuredOutputs(choice=("a", "b")),
-    )
-    values = [getattr(params, field.name) for field in fields(params)]
-    assert all(value for value in values if isinstance(value, tuple)), "one is left out"
+@pytest.mark.parametrize(("name", "value"), [(k, v) for k in ALLOWED for v in ALLOWED[k]])
+def test_a_request_is_the_same_in_the_engine_process(name: str, value: Any) -> None:
+    params = SamplingParams(**{name: value})
     data = msgspec.msgpack.encode(Add.of([Request("a", [1], params)]))
-    add = msgspec.msgpack.decode(data, type=Command)
-    assert isinstance(add, Add)
-    (request,) = add.requests()
+    (request,) = msgspec.msgpack.decode(data, type=Command).requests()
     assert request.sampling_params == params
 
 

@@ -18,6 +18,7 @@ import orjson
 import pytest
 
 from mini_vllm import SamplingParams
+from mini_vllm.errors import GrammarError
 from mini_vllm.frontend.output_processor import OutputProcessor
 from mini_vllm.request import Request
 from mini_vllm.serving.admission.bounds import (
@@ -27,10 +28,12 @@ from mini_vllm.serving.admission.bounds import (
     MAX_VALUES,
     check_structure,
 )
+from mini_vllm.serving.admission.tenants import Admission, QueueFullError
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.openai.answers import ROWS_AT_ONCE, in_columns
 from mini_vllm.serving.openai.protocol import ApiError
 from mini_vllm.step import SampledToken, TokenDelta
+from mini_vllm.structured.compiler import GrammarCompiler
 
 CHAT, TEXT, TOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize"
 QUESTION = {"role": "user", "content": "What is a KV block?"}
@@ -262,6 +265,54 @@ def test_the_logprobs_of_all_requests_in_flight_are_bounded(live: LiveServer) ->
     live.in_loop(live.engine.admission._logprobs.clear)
     assert post(live, TEXT, body)[0] == 200
     assert live.in_loop(lambda: live.engine.admission._logprobs) == {}
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def test_bodies_that_wait_to_be_read_are_bounded_in_bytes() -> None:
+    """Those of a client leave room for another one's, and those of all are bounded, too."""
+
+    async def run() -> None:
+        admission, may_go_on = Admission(100, time.monotonic), threading.Event()
+
+        def read(client: str) -> asyncio.Task[Any]:
+            return asyncio.create_task(admission.read(client, may_go_on.wait, 20 << 20))
+
+        waiting = [read("/alice") for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError, match="62,914,560 bytes wait to be read and 20,971,520"):
+            await read("/alice")
+        waiting += [read("/bob") for _ in range(3)] + [read("/carol")]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError, match="134,217,728 of all clients"):
+            await read("/dave")
+        waiting.pop().cancel()
+        may_go_on.set()
+        assert await asyncio.gather(*waiting) == [True] * 6
+        assert await read("/alice")
+        admission.close()
+
+    asyncio.run(run())
+
+
+def test_a_request_says_whose_turn_it_takes(
+    live: LiveServer, serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tenant's, or its client's address; what the client calls its user is not kept."""
+    seen: list[str] = []
+
+    def compile(source: Any, wanted: Any, client: str = "") -> Any:
+        seen.append(client)
+        raise GrammarError("no")
+
+    monkeypatch.setattr(GrammarCompiler, "compile", compile)
+    body = {"prompt": "a", "guided_regex": "a", "user": "u" * 100_000}
+    assert post(live, TEXT, body)[0] == 400
+    server: LiveServer = serve(CONFIG, {}, OPTIONS | {"api_keys": ("the-operator",)})
+    for key in (KEYS["alice"], "the-operator"):
+        assert post(server, TEXT, body, key)[0] == 400
+    assert seen == ["/127.0.0.1", "alice", ""]
 
 
 # --- tenants --------------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_a_tenants_queue_is_full_for_itself_alone(serve: Any) -> None:
         body = {"prompt": PROMPT, "max_tokens": 1, "n": num_choices}
         return status_of(server, "/v1/completions", KEYS[name], body)
 
-    server.in_loop(lambda: server.engine._waiting.update({"there": ("bob", 2)}))
+    server.in_loop(lambda: server.engine.admission.waiting.update({"there": ("bob", 2)}))
     assert [status("bob", 1), status("alice", 2), status("alice", 3)] == [429, 200, 429]
-    server.in_loop(server.engine._waiting.clear)
+    server.in_loop(server.engine.admission.waiting.clear)
     assert status("bob", 1) == 200

@@ -4,7 +4,8 @@ matchers of it.
 compile() runs in the worker, load() in the engine; between them travels text. xgrammar's compiled
 grammar is written out and read again. llguidance cannot write its own out, so the worker tries
 whether it can be built, and what travels is its text: the engine builds it once more, which takes
-as long as the trial did, and lets other threads run meanwhile. Source:
+as long as the trial did, and lets other threads run meanwhile. The engine cannot be killed, so a
+trial that takes long is refused. Source:
 vllm/v1/structured_output/backend_xgrammar.py, backend_guidance.py.
 """
 
@@ -13,14 +14,17 @@ from array import array
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib.util import find_spec
+from time import process_time
 from typing import Any, NamedTuple, Protocol
 
+from mini_vllm.errors import GrammarError
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 from mini_vllm.structured.schema import for_guidance
 
 # characters between two tokens of JSON: a small model would write nothing else (vllm #38696)
 MAX_WHITESPACE = 1
+MAX_TRIAL_SECONDS = 0.5  # of the processor, of what the engine does once more
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
 
 
@@ -161,6 +165,8 @@ class Guidance:
         import llguidance
 
         self._matcher_cls: Any = llguidance.LLMatcher
+        # of its parser, which take some milliseconds
+        self._limits = llguidance.LLParserLimits(step_max_items=20_000)
         self._end_token_ids = frozenset(vocabulary.end_token_ids)
         self._num_mask_bytes = vocabulary.num_mask_bytes
         self._tokenizer = llguidance.LLTokenizer(
@@ -184,7 +190,10 @@ class Guidance:
         else:
             lark = f"start: {literals(text)}" if kind == "choice" else text
             grammar = matcher.grammar_from_lark(lark)
+        begun = process_time()
         try_first_token(self._matcher(self._build(grammar)))
+        if process_time() - begun > MAX_TRIAL_SECONDS:
+            raise ValueError(f"it takes more than {MAX_TRIAL_SECONDS} seconds to build")
         return str(grammar)
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -195,17 +204,14 @@ class Guidance:
         return GuidanceMatcher(matcher, self._end_token_ids, self._num_mask_bytes)
 
     def _build(self, grammar: str) -> Any:
-        matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0)
+        matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0, limits=self._limits)
         if matcher.is_error():
             raise ValueError(matcher.get_error())
         return matcher
 
 
 class GuidanceMatcher:
-    """A Grammar (scheduler.py).
-
-    A grammar that grows too complex for llguidance allows nothing any more.
-    """
+    """A Grammar (scheduler.py)."""
 
     def __init__(self, matcher: Any, end_token_ids: frozenset[int], num_mask_bytes: int) -> None:
         self._matcher = matcher
@@ -216,11 +222,9 @@ class GuidanceMatcher:
     def mask(self) -> bytes:
         # it may have a word more than the vocabulary needs
         mask: bytes = self._matcher.compute_bitmask()
-        return (
-            bytes(self._num_mask_bytes)
-            if self._matcher.is_error()
-            else mask[: self._num_mask_bytes]
-        )
+        if self._matcher.is_error():
+            raise GrammarError("its grammar allows no text here, or is too complex for it")
+        return mask[: self._num_mask_bytes]
 
     def accept(self, token_id: int) -> bool:
         if self.is_terminated or self._matcher.is_error():
@@ -241,7 +245,7 @@ class GuidanceMatcher:
 
 class LongestMatch:
     """The tokenizer that llguidance asks how a forced text is best written: the longest token each
-    time.
+    time. It asks in each step for all that is forced, and needs a beginning.
     """
 
     bos_token_id = None
@@ -255,7 +259,7 @@ class LongestMatch:
 
     def __call__(self, text: bytes) -> list[int]:
         found: list[int] = []
-        start = 0
+        text, start = text[: 4 * self._longest], 0
         while start < len(text):
             ends = range(min(len(text), start + self._longest), start, -1)
             end = next((end for end in ends if text[start:end] in self._ids), None)

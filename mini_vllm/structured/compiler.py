@@ -14,7 +14,7 @@ compiles in threads.
 import json
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cache, partial
 from subprocess import Popen
@@ -31,7 +31,7 @@ from mini_vllm.structured.schema import check_size, possible_backends
 MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
-NUM_PROCESSES = 4  # of which a tenant has one at a time
+NUM_PROCESSES = 4  # of which a client has one at a time, and another one for large grammars
 MAX_SECONDS_A_MINUTE = 20.0  # of the processor, for each tenant
 
 Key = tuple[str, str]
@@ -43,7 +43,7 @@ class GrammarCompiler:
 
     make_vocabulary is called when a process is first started, which is when a grammar is first
     asked for. Any thread may call it. It ends with close(), with this object, or with the process
-    that made it. owner_of: the tenant of a cache_salt. threads: that ask the processes.
+    that made it. threads: that ask the processes.
     """
 
     idle_seconds = 0.01
@@ -52,25 +52,20 @@ class GrammarCompiler:
         self,
         make_vocabulary: MakeVocabulary,
         backend: str = "auto",
-        *,
         max_seconds: float = MAX_SECONDS,
         max_memory_bytes: int = MAX_MEMORY_BYTES,
         max_cache_bytes: int = MAX_CACHE_BYTES,
-        owner_of: Callable[[str | None], str] = lambda cache_salt: "",
         threads: FairThreads | None = None,
     ) -> None:
         self._backend = backend
-        self._owner_of = owner_of
         self._compiled = compiled = BoundedCache(max_cache_bytes)
         make = partial(CompilerProcess, cache(make_vocabulary), max_seconds, max_memory_bytes)
         self._processes = processes = ProcessPool(make)
         self._threads = threads or FairThreads(NUM_PROCESSES, MAX_SECONDS_A_MINUTE)
         self._compile = partial(compile_in, processes, compiled, backend)
 
-    def compile(
-        self, wanted: StructuredOutputs, cache_salt: str | None = None
-    ) -> "Future[NewGrammar]":
-        """The grammar, now if it was compiled before. cache_salt: says whose request wants it.
+    def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
+        """The grammar, now if it was compiled before. client: whose request wants it.
 
         Raises GrammarError for what is refused at sight.
         """
@@ -80,8 +75,8 @@ class GrammarCompiler:
             check_size(wanted)
             kind, text = wanted.key
             if installed(kind, possible_backends(kind, self._backend)) != ["automaton"]:
-                owner = self._owner_of(cache_salt)
-                return self._threads.submit(owner, partial(self._compile, wanted))
+                size = "large" if len(text) > 2048 else "small"
+                return self._threads.submit(f"{client}/{size}", partial(self._compile, wanted))
             # in no time, and where there is neither process nor thread
             with self._processes.one() as process:
                 known, num_bytes = process.compile("automaton", kind, text)
@@ -171,7 +166,7 @@ def compile_with(
 def told(error: Exception) -> str:
     """What an error says, and its kind unless it is one of the engine's own."""
     kind = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
-    return kind + str(error)[:500]
+    return f"{kind}{error}"
 
 
 def installed(kind: str, names: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ class Grammar(Protocol):
         """
 
     def mask(self) -> Any:
-        """Which tokens may come next, as StepInput.masks has them."""
+        """Which tokens may come next, as StepInput.masks has them. Raises GrammarError."""
 
     def accept(self, token_id: int) -> bool:
         """Go on by a token; False, and no change, if the grammar does not allow it."""
@@ -48,10 +48,8 @@ class GrammarSource(Protocol):
     idle_seconds: float
     """How long a step without work may wait for a grammar."""
 
-    def compile(
-        self, wanted: StructuredOutputs, cache_salt: str | None = None
-    ) -> "Future[NewGrammar]":
-        """Begin to compile, for a request of this cache_salt; the future may raise GrammarError.
+    def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
+        """Begin to compile, for a request of this client; the future may raise GrammarError.
 
         Raises a RequestRefusedError for what never could be.
         """
@@ -80,7 +78,7 @@ class GrammarGate(Part):
         """Begin to compile what they want."""
         self._compiling |= {
             request.request_id: self.grammars.compile(
-                request.sampling_params.structured, request.cache_salt
+                request.sampling_params.structured, request.client
             )
             for request in requests
             if request.sampling_params.structured is not None
@@ -110,14 +108,14 @@ class GrammarGate(Part):
         """Give a request its grammar, if it could be compiled. Waits for it."""
         request_id = request.request_id
         try:
-            self._grammars[request_id] = self.start(request, future.result())
+            self._grammars[request_id] = self.begin(future.result(), request)
         except RequestFailedError as error:
             self._failed[request] = GrammarError(f"request {shown(request_id)}: {error}")
             return False
         del self._compiling[request_id]
         return True
 
-    def start(self, request: Request, new: NewGrammar) -> Grammar:
+    def begin(self, new: NewGrammar, request: Request) -> Grammar:
         """The grammar of a request, at its beginning."""
         return new()
 
@@ -135,14 +133,14 @@ class GrammarGate(Part):
                 step.end(request, self._failed[request])
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
-        if self._grammars:
-            output.masks = {
-                request.request_id: self._rows(
-                    request, output.drafts.get(parent.request_id, ()), parent, output
-                )
-                for parent, request in sampling(output, scheduler)
-                if request.request_id in self._grammars
-            }
+        for parent, request in sampling(output, scheduler) if self._grammars else ():
+            name, drafts = request.request_id, output.drafts.get(parent.request_id, ())
+            try:
+                if name in self._grammars:
+                    output.masks[name] = self._rows(request, drafts, parent, output)
+            except GrammarError as error:
+                del self._grammars[name]
+                step.end(request, error)
 
     # --- masks ------------------------------------------------------------------------------------
 
@@ -178,7 +176,8 @@ class GrammarGate(Part):
 
         A request whose token is not allowed ends with it, and with an error.
 
-        That happens behind the end of a text that does not end the request (ignore_eos).
+        That happens behind the end of a text that does not end the request (ignore_eos), and where
+        a grammar becomes too complex for its library.
         """
         for request in step.requests if self._grammars else ():
             grammar = self._grammars.get(request.request_id)
@@ -191,7 +190,7 @@ class GrammarGate(Part):
             if num_allowed < len(token_ids):
                 name = shown(request.request_id)
                 text = f"request {name}: its grammar does not allow token {token_ids[num_allowed]}"
-                step.end(request, RequestFailedError(text), num_allowed + 1)
+                step.end(request, GrammarError(text), num_allowed + 1)
 
     def allowed_drafts(self, drafts: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:
         """New drafts, by request: those of each up to the first that its grammar does not allow."""

@@ -96,9 +96,7 @@ class Grammars:
     def __init__(self) -> None:
         self.futures: dict[str, Future[NewGrammar]] = {}
 
-    def compile(
-        self, wanted: StructuredOutputs, cache_salt: str | None = None
-    ) -> "Future[NewGrammar]":
+    def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
         if wanted.key[1] == "refused":
             raise InvalidParameterError("refused")
         return self.futures.setdefault(wanted.key[1], Future())

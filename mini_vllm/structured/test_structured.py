@@ -5,6 +5,7 @@ The bundled model writes nonsense under a mask, so the mask does all the work. D
 temperature 1.
 """
 
+import itertools
 import json
 import os
 import random
@@ -30,9 +31,9 @@ from mini_vllm.engine.core_factory import load_vocabulary
 from mini_vllm.errors import GrammarError, InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
+from mini_vllm.structured import backends
 from mini_vllm.structured import compiler as compiler_module
 from mini_vllm.structured.compiler import BoundedCache, GrammarCompiler
 from mini_vllm.structured.sandbox.fair_threads import FairThreads
@@ -514,7 +515,7 @@ MANY_OPTIONAL = {
         ({"json": {"type": []}}, "Unsatisfiable schema"),
         ({"json": {"$ref": "#"}}, "it allows no text"),
         ({"grammar": "root ::= root"}, "it allows no text"),
-        ({"grammar": "start: start"}, "it allows no text"),
+        ({"grammar": "start: start"}, "its grammar allows no text"),
         pytest.param(
             {"json": MANY_OPTIONAL},
             "guidance: it is too complex for its first token",
@@ -619,6 +620,27 @@ def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:
     compiler.close()
 
 
+def test_what_the_engine_would_build_for_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It builds what llguidance has compiled once more, and nothing can stop it then."""
+    clock = itertools.count(0.0, 0.3)
+    guidance = backends.Guidance(load_vocabulary("tiny", 2048))
+    monkeypatch.setattr(backends, "process_time", lambda: next(clock))
+    text = guidance.compile("regex", "a+")
+    clock = itertools.count(0.0, 0.6)
+    with pytest.raises(ValueError, match="it takes more than 0\\.5 seconds to build"):
+        guidance.compile("regex", "a+")
+    assert guidance.load(text)[0]().accept(67)  # "a"
+
+
+def test_of_a_long_text_that_is_forced_the_beginning_is_read() -> None:
+    """llguidance asks for it in each step."""
+    vocabulary = load_vocabulary("tiny", 2048)
+    text = b"a KV block " * 10_000
+    tokens = backends.LongestMatch(vocabulary)(text)
+    assert text.startswith(b"".join(vocabulary.token_bytes[each] for each in tokens))
+    assert 4 <= len(tokens) <= 4 * max(map(len, vocabulary.token_bytes))
+
+
 def test_what_no_request_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     compiler, asked = make_compiler(), []
     started, may_go_on = threading.Event(), threading.Event()
@@ -719,7 +741,7 @@ def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
     """Each tenant has one process at a time, and so many of its seconds in a minute."""
     clock, cpu = Seconds(), Seconds()
     threads = FairThreads(4, 20.0, clock=clock, cpu_clock=cpu)
-    compiler = make_compiler(owner_of=tenant_of, threads=threads)
+    compiler = make_compiler(threads=threads)
     asked: list[str] = []
     may_go_on = threading.Event()
 
@@ -730,22 +752,42 @@ def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
             cpu.now += 8
         raise GrammarError("no")
 
-    def submit(text: str, salt: str) -> "Future[Any]":
-        return compiler.compile(StructuredOutputs(regex=text), salt)
+    def submit(text: str, tenant: str) -> "Future[Any]":
+        return compiler.compile(StructuredOutputs(regex=text), tenant)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
-        slow = [submit(f"slow{i}", f"alice/{i}") for i in range(5)]
+        slow = [submit(f"slow{i}", "alice") for i in range(5)]
         for text in "abc":
-            assert submit(text, "bob/").exception(60)
+            assert submit(text, "bob").exception(60)
         assert [text for text in asked if text.startswith("slow")] in ([], ["slow0"])
         may_go_on.set()
         assert slow[2].exception(60), "its 24th second is over"
-        assert submit("d", "bob/").exception(60)
+        assert submit("d", "bob").exception(60)
         assert not slow[3].done(), "one that differs in a byte is compiled in the next minute"
         clock.now = 60
-        assert submit("e", "bob/").exception(60)
+        assert submit("e", "bob").exception(60)
         assert slow[4].exception(60)
+    compiler.close()
+
+
+def test_long_grammars_of_a_client_do_not_delay_its_short_ones() -> None:
+    compiler, may_go_on = make_compiler(), threading.Event()
+
+    def ask(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
+        assert len(text) < 100 or may_go_on.wait(60)
+        raise GrammarError("no")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        texts = [str(i) * 5000 for i in range(1, 6)]
+        long = [compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1") for text in texts]
+        for text in "abc":
+            future = compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1")
+            assert future.exception(60)
+        assert not any(each.done() for each in long)
+        may_go_on.set()
+        assert all(each.exception(60) for each in long)
     compiler.close()
 
 
@@ -761,13 +803,13 @@ class Seconds:
 def test_a_gate_says_whose_request_wants_a_grammar() -> None:
     class Source:
         idle_seconds = 0.0
-        salts: ClassVar[list[str | None]] = []
+        clients: ClassVar[list[str]] = []
 
-        def compile(self, wanted: Any, cache_salt: str | None = None) -> "Future[Any]":
-            self.salts.append(cache_salt)
+        def compile(self, wanted: Any, client: str = "") -> "Future[Any]":
+            self.clients.append(client)
             return Future()
 
     params = SamplingParams(structured={"regex": "a"})
-    requests = [Request(name, [1], params, cache_salt=f"{name}/x") for name in ("alice", "bob")]
+    requests = [Request(name, [1], params, client=name) for name in ("alice", "/127.0.0.1")]
     GrammarGate(Source()).add(requests)
-    assert Source.salts == ["alice/x", "bob/x"]
+    assert Source.clients == ["alice", "/127.0.0.1"]

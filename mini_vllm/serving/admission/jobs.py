@@ -24,7 +24,7 @@ from mini_vllm.serving.openai.protocol import (
 )
 
 # What a function makes of a client's input, in a thread: Admission.read() for its tenant.
-Read = Callable[[Callable[[], Any]], Awaitable[Any]]
+Read = Callable[..., Awaitable[Any]]
 
 
 async def read_chat(

@@ -203,7 +203,9 @@ class GenerateRequest(ModelRequest):
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
     ignore_eos: bool | None = None
     user: str | None = None
-    """The client's name for its user. The server does not look at it."""
+    """The client's name for its user. The server does not look at it, and puts in its place whose
+    turn the request takes.
+    """
     request_id: Annotated[str, Field(pattern=REQUEST_ID)] | None = None
     """What the answer's id ends with. The header X-Request-Id goes before it."""
     cache_salt: Annotated[str, Field(min_length=1, max_length=MAX_SALT)] | None = None
@@ -290,7 +292,8 @@ class SharedRequest(GenerateRequest):
 
     def request_options(self) -> dict[str, Any]:
         """What of the fields is an option of the request."""
-        return self.model_dump(include={"cache_salt", "priority"}, exclude_none=True)
+        found = self.model_dump(include={"cache_salt", "priority"}, exclude_none=True)
+        return found | {"client": self.user or ""}
 
 
 TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")

@@ -35,8 +35,8 @@ class ClosingGate(GrammarGate):
         super().__init__(grammars)
         self._closers = cache(lambda: Closers(vocabulary()))
 
-    def start(self, request: Request, new: NewGrammar) -> Grammar:
-        params, grammar = request.sampling_params, new()
+    def begin(self, new: NewGrammar, request: Request) -> Grammar:
+        params, grammar = request.sampling_params, super().begin(new, request)
         is_free = params.allowed_token_ids is None and not params.bad_token_ids
         if params.structured is None or not params.structured.closes or not is_free:
             return grammar

@@ -80,7 +80,7 @@ def start(new: NewGrammar, max_tokens: int, *, closes: bool = True, **options: A
     structured = {"json": {}, "closes": closes}
     params = SamplingParams(max_tokens=max_tokens, structured=structured, **options)
     gate = ClosingGate(None, vocabulary)  # type: ignore[arg-type]
-    return gate.start(Request("r", [1, 2], params, max_model_len=2048), new)
+    return gate.begin(new, Request("r", [1, 2], params, max_model_len=2048))
 
 
 def write(grammar: Grammar, rng: random.Random, liked: Sequence[int], max_tokens: int) -> list[int]:

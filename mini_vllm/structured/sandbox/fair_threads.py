@@ -2,7 +2,8 @@
 
 The next job is of the owner that has used least of late. An owner has at most a quarter of the
 threads at once, so its jobs never hold all of them. One that has used its seconds of a minute waits
-until some of them are given back; the owner without a name, to whom the server belongs, does not.
+until some of them are given back. An owner with nothing before its first slash does not: it is no
+tenant, but the server's operator or a client's address.
 Source: the counter of what each was given is that of "Fairness in Serving Large Language Models"
 (Sheng et al., OSDI 2024); that it leaks is the leaky bucket of networks.
 """
@@ -18,8 +19,6 @@ from typing import Any, NamedTuple
 
 from mini_vllm.structured.sandbox.child_process import cpu_seconds
 
-SHARE = 4  # an owner has one thread of so many
-
 
 class Job(NamedTuple):
     """One call for an owner."""
@@ -32,15 +31,14 @@ class Job(NamedTuple):
 class FairThreads:
     """Up to num_threads threads, each started when there is work for it. Any thread may call.
 
-    max_seconds: of the processor, in a minute, for each owner with a name. They end with close(),
-    or with this object.
+    max_seconds: of the processor, in a minute, for each tenant. They end with close(), or with this
+    object.
     """
 
     def __init__(
         self,
         num_threads: int,
         max_seconds: float,
-        *,
         clock: Callable[[], float] = time.monotonic,
         cpu_clock: Callable[[], float] = cpu_seconds,
     ) -> None:
@@ -66,19 +64,36 @@ class FairThreads:
         self._turns.close()
 
 
+class Account:
+    """What each owner has used of late, in seconds, of which max_seconds are given back in a
+    minute.
+    """
+
+    def __init__(self, max_seconds: float, clock: Callable[[], float]) -> None:
+        self.max_seconds, self._clock = max_seconds, clock
+        # by owner: its seconds, as of when
+        self._used: dict[str, tuple[float, float]] = {}
+
+    def add(self, owner: str, seconds: float) -> None:
+        if len(self._used) > 4096:
+            self._used.clear()
+        self._used[owner] = self.used(owner) + seconds, self._clock()
+
+    def used(self, owner: str) -> float:
+        seconds, since = self._used.get(owner, (0.0, 0.0))
+        return max(0.0, seconds - (self._clock() - since) / 60 * self.max_seconds)
+
+
 class Turns:
     """The jobs that wait, and whose turn it is."""
 
     def __init__(self, num_threads: int, max_seconds: float, clock: Callable[[], float]) -> None:
-        self._most = max(1, num_threads // SHARE)  # jobs of an owner at once
-        self._max_seconds, self._clock = max_seconds, clock
+        self._most = num_threads // 4 or 1  # jobs of an owner at once
+        self._account = Account(max_seconds, clock)
         self._num_unstarted = num_threads
         self._jobs: OrderedDict[str, deque[Job]] = OrderedDict()
         self._running: Counter[str] = Counter()
-        # by owner: seconds that it has used of late, as of when
-        self._used: dict[str, tuple[float, float]] = {}
-        self._num_idle = 0
-        self._is_closed = False
+        self._num_idle, self._is_closed = 0, False
         self._changed = threading.Condition()
 
     def put(self, job: Job) -> bool:
@@ -111,8 +126,8 @@ class Turns:
     def done(self, owner: str, seconds: float) -> None:
         """A job of an owner is over. seconds: what it has taken of the processor."""
         with self._changed:
-            self._running[owner] -= 1
-            self._used[owner] = self._used_now(owner) + seconds, self._clock()
+            self._running -= Counter([owner])
+            self._account.add(owner, seconds)
             self._changed.notify()
 
     def num_waiting(self, owner: str) -> int:
@@ -128,7 +143,7 @@ class Turns:
     def _next(self) -> tuple[float, str]:
         """The owner that is next, and in how many seconds; infinity if that is not known."""
         found = math.inf, ""
-        for owner in sorted(self._jobs, key=self._used_now):
+        for owner in sorted(self._jobs, key=self._account.used):
             if self._running[owner] < self._most:
                 found = min(found, (self._seconds_to_wait(owner), owner), key=lambda each: each[0])
         return found
@@ -141,12 +156,8 @@ class Turns:
         return job
 
     def _seconds_to_wait(self, owner: str) -> float:
-        beyond = self._used_now(owner) - self._max_seconds
-        return 0 if owner == "" or beyond < 0 else (beyond / self._max_seconds + 0.001) * 60
-
-    def _used_now(self, owner: str) -> float:
-        seconds, since = self._used.get(owner, (0.0, 0.0))
-        return max(0.0, seconds - (self._clock() - since) / 60 * self._max_seconds)
+        beyond = self._account.used(owner) / self._account.max_seconds - 1
+        return 0 if beyond < 0 or owner[:1] in "/" else (beyond + 0.001) * 60
 
 
 def work(turns: Turns, cpu_clock: Callable[[], float]) -> None:
