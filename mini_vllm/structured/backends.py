@@ -21,6 +21,7 @@ from mini_vllm.structured.schema import for_guidance
 
 # characters between two tokens of JSON: a small model would write nothing else (vllm #38696)
 MAX_WHITESPACE = 1
+NUM_TRIED = 16  # tokens of a text that is tried
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
 
 
@@ -51,17 +52,22 @@ class Backend(Protocol):
         """What makes matchers at their beginning, and about how many bytes the grammar takes."""
 
 
-def try_first_token(grammar: Grammar) -> None:
-    """Raises ValueError if no text can begin, or if the library gives up where one does."""
-    mask = grammar.mask()
-    first = next(
-        (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"\1") if byte),
-        None,
-    )
-    if first is None:
-        raise ValueError("it allows no text")
-    if mask is not None and not grammar.accept(first):
-        raise ValueError("it is too complex for its first token")
+def try_beginning(grammar: Grammar) -> None:
+    """Write some tokens. Raises ValueError if no text can begin, or if the library gives up where
+    one does.
+    """
+    for number in range(NUM_TRIED):
+        mask = None if grammar.is_terminated else grammar.mask()
+        token_id = next(
+            (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"") if byte),
+            None,
+        )
+        if mask is None or (token_id is None and number):
+            return
+        if token_id is None:
+            raise ValueError("it allows no text")
+        if not grammar.accept(token_id):
+            raise ValueError("it is too complex for its first tokens")
 
 
 def literals(text: str) -> str:
@@ -111,7 +117,7 @@ class XGrammar:
         else:
             ebnf = f"root ::= {literals(text)}" if kind == "choice" else text
             compiled = compiler.compile_grammar(ebnf)
-        try_first_token(self._matcher(compiled))
+        try_beginning(self._matcher(compiled))
         return str(compiled.serialize_json())
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -184,7 +190,9 @@ class Guidance:
         else:
             lark = f"start: {literals(text)}" if kind == "choice" else text
             grammar = matcher.grammar_from_lark(lark)
-        try_first_token(self._matcher(self._build(grammar)))
+        begun = self._build(grammar)
+        try_beginning(self._matcher(begun))
+        checked(begun)
         return str(grammar)
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -195,10 +203,14 @@ class Guidance:
         return GuidanceMatcher(matcher, self._end_token_ids, self._num_mask_bytes)
 
     def _build(self, grammar: str) -> Any:
-        matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0)
-        if matcher.is_error():
-            raise ValueError(matcher.get_error())
-        return matcher
+        return checked(self._matcher_cls(self._tokenizer, grammar, log_level=0))
+
+
+def checked(matcher: Any) -> Any:
+    """The matcher. Raises ValueError with what llguidance says of one that it has given up."""
+    if matcher.is_error():
+        raise ValueError(matcher.get_error().partition("\n<state>")[0])
+    return matcher
 
 
 class GuidanceMatcher:

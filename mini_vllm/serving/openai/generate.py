@@ -3,6 +3,7 @@ events.
 """
 
 import asyncio
+import re
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -110,8 +111,14 @@ class Generation:
                             raise choice.error
                     yield output
         except GrammarError as error:
-            form = self.asked.form()
-            raise ApiError(400, str(error), param=form[0] if form else "tools") from error
+            raise ApiError(400, str(error), param=self._field_of(str(error))) from error
+
+    def _field_of(self, message: str) -> str:
+        """The first field that the client has set and a message names, or that of the form."""
+        form = self.asked.form()
+        names = re.findall(r"\w+", message.partition(": ")[2])  # behind the request's id
+        given = (name for name in names if name in self.asked.model_fields_set)
+        return next(given, form[0] if form else "tools")
 
 
 async def within(
