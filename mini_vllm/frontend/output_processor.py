@@ -376,6 +376,7 @@ class _RequestState:
     num_cached_tokens: int = 0
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     is_being_told: bool = False
+    is_aborted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -405,8 +406,8 @@ class _RequestState:
         )
 
     def tell(self, output: RequestOutput | None) -> None:
-        """Call on_output, unless this very call aborts the request."""
-        if output is None or self.on_output is None or self.is_being_told:
+        """Call on_output, unless this very call aborts the request, or another has."""
+        if not output or not self.on_output or self.is_being_told or self.is_aborted:
             return
         self.is_being_told = True
         try:
@@ -520,19 +521,14 @@ class OutputProcessor:
             if choice.finish_reason is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
             changed[state.request_id] = state
-        outputs = {request_id: state.to_output() for request_id, state in changed.items()}
-        ended = [state for state in changed.values() if state.finished]
-        for state in ended:
-            self._drop(state)
+        told = [(state, state.to_output()) for state in changed.values()]
+        for state, _ in told:
+            if state.finished:
+                self._drop(state)
         end(stopped)
-        for request_id, state in changed.items():
-            # else another on_output has aborted it
-            if state in ended or self._requests.get(request_id) is state:
-                state.tell(outputs[request_id])
-        for request_id, state in changed.items():
-            if state not in ended and self._requests.get(request_id) is not state:
-                del outputs[request_id]
-        return [output for output in outputs.values() if output is not None], stopped
+        for state, output in told:
+            state.tell(output)
+        return [each for state, each in told if each and not state.is_aborted], stopped
 
     def abort(self, request_id: str) -> list[str]:
         """Forget a request.
@@ -553,6 +549,7 @@ class OutputProcessor:
             state.choices[child_id].has_news = True
         self._drop(state)
         state.tell(state.to_output())
+        state.is_aborted = True
         return aborted
 
     def _take_prompt_logprobs(self, state: _RequestState, found: PromptLogprobs) -> None:

@@ -55,7 +55,7 @@ def draw(scores: Sequence[float], row: SamplingRow, position: int) -> int:
     kept = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
     if params.min_p:
         kept = [i for i in kept if scores[i] >= log(params.min_p)]
-    if params.top_k:
+    if params.top_k > 0:
         edge = scores[kept[min(params.top_k, len(kept)) - 1]]
         kept = [i for i in kept if scores[i] >= edge]
     if params.top_p < 1:

@@ -222,7 +222,7 @@ def candidates(logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow]) -> Te
     scores = logits.float() - peaks.float().unsqueeze(1)
     scores /= torch.tensor([p.temperature for p in params], device=logits.device).unsqueeze(1)
     restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
-    restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
+    restrict(scores, [p.top_k if 0 < p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
     restrict(scores, [p.top_p for p in params], 1, _keep_top_p)
     return scores
 
