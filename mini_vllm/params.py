@@ -233,9 +233,7 @@ RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
     "temperature": Rule(lambda value: is_number(value, 0, 1e6), "a number in [0, 1e6]"),
     "top_p": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
-    "top_k": Rule(
-        lambda value: is_int(value, -1), "an integer of at least -1 (0 and -1 keep all)"
-    ),
+    "top_k": Rule(lambda value: is_int(value, -1), "an integer of at least -1 (0 and -1 keep all)"),
     "min_p": Rule(lambda value: is_number(value, 0, 1), "in [0, 1]"),
     "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "64 bits").or_none(),
     "n": integer(1, SamplingParams.MAX_N),

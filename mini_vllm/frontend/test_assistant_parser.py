@@ -22,6 +22,7 @@ LLAMA = AssistantForm("llama3_json", thinks=True, names={"f", "g"})
 FORCED = AssistantForm("json")
 F = '{"name": "f", "arguments": {"a": 1}}'
 G = '{"name": "g", "arguments": {}}'
+FOUND = ("f", '{"a": 1}')
 END_IN_CALL = '{"name": "g", "arguments": {"x": "</think>"}}'
 NO_CALL = '{"name": "f", "arguments": {"a": 1}'
 
@@ -97,8 +98,7 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, f"<think>a{tag('f')}", tag("f"), "a", []),
     (HERMES, f"<think>a{tag(F)}\n</think>\n\nb </think>", "b </think>", "a", [("f", '{"a": 1}')]),
     (HERMES, f"<think>a{tag(F)}{tag(F)}</think>", "", "a", [("f", '{"a": 1}')] * 2),
-    (HERMES, f"<think>a{tag(F)} b </thin</think>\n{tag(F)} c", "b </thinc", "a", [("f", '{"a": '
-                                                                                         '1}')] * 2),
+    (HERMES, f"<think>a{tag(F)} b </thi</think>\n{tag(F)} c", "b </thic", "a", [FOUND] * 2),
     (HERMES, f"<think>a{tag('f')} b</think> c", f"{tag('f')} bc", "a", []),
     (HERMES, f"<think>a{tag(F)} b</thin", "b</thin", "a", [("f", '{"a": 1}')]),
     (HERMES, f"<think>a{tag(END_IN_CALL)}</think>c", "c", "a", [("g", '{"x": "</think>"}')]),

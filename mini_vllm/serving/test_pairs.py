@@ -6,6 +6,7 @@ The fields are those of the protocol, so a new one has to have values here.
 
 import asyncio
 import json
+import random
 import re
 from collections.abc import Iterator
 from itertools import combinations
@@ -51,6 +52,7 @@ FORMS: list[Json] = [
 TOOL = {"type": "function", "function": {"name": "f", "parameters": SCHEMA}}
 BARE = {"type": "function", "function": {"name": "g"}}
 CALL = {"id": "call_1", "type": "function", "function": {"name": "f", "arguments": '{"a": true}'}}
+RESULT = {"role": "tool", "tool_call_id": "call_1", "content": "1"}
 SAID: Json = {"role": "assistant", "content": "A KV block is a"}
 VALUES: dict[str, list[Any]] = {  # where a schema does not say what has an effect
     "model": ["tiny"],
@@ -82,8 +84,8 @@ VALUES: dict[str, list[Any]] = {  # where a schema does not say what has an effe
     "guided_grammar": [EBNF],
     "messages": [
         [ASK, SAID],
-        [{"role": "system", "content": ""}, {"role": "user", "content": [{"type": "text", "text": "a"}]}],
-        [ASK, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "1"}],
+        [{"role": "system", "content": ""}, ASK | {"content": [{"type": "text", "text": "a"}]}],
+        [ASK, {"role": "assistant", "tool_calls": [CALL]}, RESULT],
         [ASK, SAID | {"reasoning": "so"}, ASK],
     ],
     "tools": [[TOOL], [BARE, TOOL], []],
@@ -91,9 +93,6 @@ VALUES: dict[str, list[Any]] = {  # where a schema does not say what has an effe
     "chat_template_kwargs": [{}, {"enable_thinking": True}, {"enable_thinking": False}],
     "prompt": ["", " ", ["A KV block", "a"], [WORD], [[A], [WORD, END]]],
 }  # fmt: skip
-
-
-FORM_FIELDS = ("response_format", "structured_outputs", *(f for f in VALUES if "guided" in f))
 
 
 class Given(NamedTuple):
@@ -201,7 +200,7 @@ def check(path: str, body: Json, whole: tuple[int, bytes], stream: tuple[int, by
 
 def without_id(data: bytes) -> bytes:
     """A refusal without the id of its request."""
-    return re.sub(rb"cmpl-\w+", b"", data)
+    return re.sub(rb"cmpl-[\w-]+", b"", data)
 
 
 def named(error: Json, body: Json) -> str:
@@ -264,5 +263,80 @@ def rounded(value: Any) -> Any:
 
 
 def check_form(path: str, body: Json, choice: Json) -> None:
-    """A text that has ended by itself has the form that was asked for."""
-    return
+    """A text that has ended by itself has the form that was asked for, and so have forced calls."""
+    assert choice["finish_reason"] in ("stop", "length", "tool_calls"), choice
+    assert (choice["logprobs"] is None) == (body.get("logprobs", False) is False)
+    is_cut = choice["finish_reason"] == "length" or body.keys() & {"stop", "stop_token_ids"}
+    if is_cut or body.get("echo"):
+        return
+    found = choice if path == TEXT else choice["message"]
+    for call in found.get("tool_calls", ()):
+        jsonschema.validate(json.loads(call["function"]["arguments"]), SCHEMA)
+    for kind, wanted in forms_of(body):
+        text = found["text"] if path == TEXT else found["content"]
+        if kind in ("json", "json_object"):
+            schema = json.loads(wanted) if isinstance(wanted, str) else wanted
+            jsonschema.validate(json.loads(text), {"type": "object"} if wanted is True else schema)
+        elif kind == "choice":
+            assert text in wanted
+        else:
+            pattern = "yes|[0-9]{1,3}" if kind == "grammar" else wanted
+            assert re.fullmatch(pattern, text), (pattern, text)
+
+
+def forms_of(body: Json) -> Iterator[tuple[str, Any]]:
+    """The form that is asked for: its kind and its value."""
+    asked = body.get("response_format", {})
+    if asked.get("type") == "json_schema":
+        yield "json", asked["json_schema"]["schema"]
+    elif asked.get("type") == "json_object":
+        yield "json_object", True
+    yield from body.get("structured_outputs", {}).items()
+    for name, value in body.items():
+        if name.startswith("guided_"):
+            yield name.removeprefix("guided_"), value
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def busy() -> Iterator[LiveServer]:
+    """A server for many at once."""
+    live = LiveServer({"num_kv_blocks": 400, "max_num_seqs": 32}, {}, {"access_log": False})
+    yield live
+    live.assert_idle()
+    live.stop()
+
+
+def assert_all(live: LiveServer, path: str, all_bodies: list[Json]) -> set[str]:
+    """Every body has its answer. Returns the fields that were refused."""
+    refused = set()
+    for body, whole, stream in ask_all(live, path, all_bodies):
+        try:
+            refused.add(check(path, body, whole, stream))
+        except Exception as error:
+            raise AssertionError(f"{body} got {whole} and the stream {stream}") from error
+    return refused
+
+
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_every_field_beside_one_that_rules_the_text(busy: LiveServer, path: str) -> None:
+    """Each value once, with fields that are drawn; all pairs are tried by night."""
+    rng = random.Random(1)
+    fields = fields_of(path)
+    some = [[each, rng.choice(fields)] for each in fields]
+    assert "" in assert_all(busy, path, [BASE[path] | dict(pair) for pair in some])
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_every_pair_of_fields(busy: LiveServer, path: str) -> None:
+    assert_all(busy, path, bodies(path))
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("path", [CHAT, TEXT])
+def test_many_fields_at_once(busy: LiveServer, path: str) -> None:
+    rng, fields = random.Random(2), fields_of(path)
+    assert_all(busy, path, [BASE[path] | dict(rng.sample(fields, 5)) for _ in range(2000)])

@@ -53,21 +53,20 @@ class Backend(Protocol):
 
 
 def try_beginning(grammar: Grammar) -> None:
-    """Write some tokens. Raises ValueError if no text can begin, or if the library gives up where
-    one does.
+    """Write some tokens, at which the library may give up. Raises ValueError if no text can
+    begin.
     """
     for number in range(NUM_TRIED):
         mask = None if grammar.is_terminated else grammar.mask()
-        token_id = next(
-            (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"") if byte),
-            None,
-        )
-        if mask is None or (token_id is None and number):
+        if mask is None:
             return
-        if token_id is None:
+        token_id = next(
+            (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask) if byte), None
+        )
+        if token_id is None and not number:
             raise ValueError("it allows no text")
-        if not grammar.accept(token_id):
-            raise ValueError("it is too complex for its first tokens")
+        if token_id is None or not grammar.accept(token_id):
+            return
 
 
 def literals(text: str) -> str:

@@ -69,7 +69,7 @@ class StrayTag:
         found = []
         for character in text:
             if self._held != self._tag:
-                character, self._held = hold(self._tag, self._held + character)  # noqa: PLW2901
+                character, self._held = hold(self._tag, self._held + character)
             elif self._tag and character not in SPACE:
                 self._held = self._tag = ""
             elif self._tag:
