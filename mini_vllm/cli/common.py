@@ -46,6 +46,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
+    "async_scheduling": "Decide a step while the one before it computes.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
     "drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
