@@ -235,8 +235,6 @@ class Refusal(str):
     leaves none.
     """
 
-    __slots__ = ()
-
 
 @dataclass(frozen=True, slots=True)
 class StepOutput:

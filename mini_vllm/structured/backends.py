@@ -21,7 +21,6 @@ from mini_vllm.structured.schema import for_guidance
 
 # characters between two tokens of JSON: a small model would write nothing else (vllm #38696)
 MAX_WHITESPACE = 1
-NUM_TRIED = 16  # tokens of a text that is tried
 PACKAGES = {"xgrammar": "xgrammar", "guidance": "llguidance"}
 
 
@@ -53,10 +52,10 @@ class Backend(Protocol):
 
 
 def try_beginning(grammar: Grammar) -> None:
-    """Write some tokens, at which the library may give up. Raises ValueError if no text can
+    """Write 16 tokens, at which the library may give up. Raises ValueError if no text can
     begin.
     """
-    for number in range(NUM_TRIED):
+    for number in range(16):
         mask = None if grammar.is_terminated else grammar.mask()
         if mask is None:
             return

@@ -78,16 +78,12 @@ SHAPES: dict[Any, str] = {  # of the values of keywords
 
 # Of these llguidance takes more than there is: 29 February in every year, the year 0, second 60,
 # and names of any length.
-DAYS = (
-    "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-(?:02-(?:0[1-9]|1[0-9]|2[0-8])|"
-    "(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30))"
+DATE = (
+    "(([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-"
+    "(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|([0-9]{2}(0[48]|[2468][048]|"
+    "[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
 )
-LEAP = "(?:0[48]|[2468][048]|[13579][26])"
-DATE = f"(?:{DAYS}|(?:[0-9]{{2}}{LEAP}|{LEAP}00)-02-29)"
-TIME = (
-    "(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:[.][0-9]+)?"
-    "(?:Z|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
-)
+TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
 FORMATS = {
     "date": {"pattern": f"^{DATE}$"},
     "time": {"pattern": f"^{TIME}$"},
@@ -293,7 +289,7 @@ def for_guidance(text: str) -> tuple[str, str]:
         if schema.keys() & NAMING and schema.get("additionalProperties", True) is not False:
             escapes = 'nrbtf\\"'
         _write_bounds(schema)
-        if exact := FORMATS.get(schema.get("format", "")):
+        if exact := FORMATS.get(schema.get("format")):
             schema["allOf"] = [*schema.get("allOf", ()), exact]
     return json.dumps(whole), escapes
 
