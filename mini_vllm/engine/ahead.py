@@ -59,7 +59,7 @@ class AsyncScheduler(Scheduler):
         self._begun.append(Begun(output, starts))
         if not output.num_scheduled_tokens:  # it is no stall
             waiting = (request.request_id for request in +self.num_output_placeholders)
-            output.blocked |= dict.fromkeys(waiting, "a step in flight")
+            output.blocked.update(dict.fromkeys(waiting, "a step in flight"))
         return output
 
     def _target(self, request: Request) -> int:
@@ -164,7 +164,7 @@ class AsyncRunnerView(RunnerView):
             if (p := num_placeholders[request])
         ]
         for request, p in unknown:
-            request.all_token_ids += [PLACEHOLDER] * p
+            request.all_token_ids.extend([PLACEHOLDER] * p)
         step = super().make_step_input(output, plan)
         for request, p in unknown:
             del request.all_token_ids[-p:]
