@@ -229,6 +229,22 @@ def test_the_end_of_a_request_frees_its_id_before_its_caller_hears_of_it(
     assert llm.generate([[20, 21]], GREEDY)[0].outputs == first.outputs
 
 
+def test_a_request_that_another_ones_caller_aborts_in_a_step_hears_of_nothing_later(
+    llm: LLM,
+) -> None:
+    engine, heard = llm.engine, []
+
+    def abort_it(output: Any) -> None:
+        engine.abort("b")
+
+    engine.add_request("a", [20, 21], GREEDY, on_output=abort_it)
+    engine.add_request("b", [20, 22], GREEDY, on_output=heard.append)
+    outputs = engine.step()
+    assert [output.request_id for output in outputs] == ["a"]
+    assert [output.outputs[0].finish_reason for output in heard] == ["abort"]
+    engine.abort("a")
+
+
 def test_what_cannot_be_together_ends_a_request_with_the_fields_that_are_the_cause(
     llm: LLM,
 ) -> None:

@@ -3,7 +3,6 @@ events.
 """
 
 import asyncio
-import re
 import secrets
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -111,14 +110,11 @@ class Generation:
                             raise choice.error
                     yield output
         except GrammarError as error:
-            raise ApiError(400, str(error), param=self._field_of(str(error))) from error
-
-    def _field_of(self, message: str) -> str:
-        """The first field that the client has set and a message names, or that of the form."""
-        form = self.asked.form()
-        names = re.findall(r"\w+", message.partition(": ")[2])  # behind the request's id
-        given = (name for name in names if name in self.asked.model_fields_set)
-        return next(given, form[0] if form else "tools")
+            form = self.asked.form()
+            # the fields that leave no token together
+            named = self.asked.model_fields_set.intersection(str(error).split())
+            param = min(named, default=form[0] if form else "tools")
+            raise ApiError(400, str(error), param=param) from error
 
 
 async def within(

@@ -390,17 +390,13 @@ class ChatCompletionRequest(SharedRequest):
     def template_options(self) -> dict[str, Any]:
         """What the chat template is told, beside messages and tools.
 
-        Raises ApiError for a variable that is the server's own, and for an answer that goes on with
-        a message and begins one.
+        Raises ApiError for a variable that is the server's own.
         """
         variables = self.chat_template_kwargs or {}
         for name in variables:
             if name in TEMPLATE_NAMES:
                 param = f"chat_template_kwargs.{name}"
                 raise ApiError(400, f"{param} is no variable of a chat template", param=param)
-        if self.continue_final_message and self.add_generation_prompt:
-            param = "continue_final_message"
-            raise ApiError(400, f"{param} needs add_generation_prompt: false", param=param)
         return {
             "add_generation_prompt": self.add_generation_prompt,
             "continue_final_message": self.continue_final_message,
