@@ -139,7 +139,7 @@ class SamplingParams(Params):
     """0 is greedy."""
     top_p: float = 1.0
     top_k: int = 0
-    """0 keeps all."""
+    """0 and -1 keep all."""
     min_p: float = 0.0
     seed: int | None = None
     """None: the engine draws one from its own seed."""
@@ -232,12 +232,13 @@ def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) 
 
 
 BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
+PENALTY = Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]")
 LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
     "temperature": Rule(lambda value: is_number(value, 0, 1e6), "a number in [0, 1e6]"),
     "top_p": SHARE,
-    "top_k": Rule(lambda value: is_int(value, 0), "an integer of at least 0 (0 keeps all)"),
+    "top_k": Rule(lambda value: is_int(value, -1), "an integer of at least -1 (0 and -1 keep all)"),
     "min_p": Rule(lambda value: is_number(value, 0, 1), "in [0, 1]"),
     "seed": integer(-(1 << 63), (1 << 64) - 1).or_none(),
     "n": integer(1, SamplingParams.MAX_N),
@@ -253,8 +254,8 @@ RULES: Mapping[str, Rule] = {
     ),
     "ignore_eos": BOOL,
     "skip_special_tokens": BOOL,
-    "presence_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
-    "frequency_penalty": Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]"),
+    "presence_penalty": PENALTY,
+    "frequency_penalty": PENALTY,
     "repetition_penalty": Rule(lambda value: is_number(value, 1e-6, 1e6), "in [1e-6, 1e6]"),
     "logit_bias": tuple_of(
         is_bias,

@@ -52,14 +52,6 @@ class SchedulerOutput:
     def total_num_scheduled_tokens(self) -> int:
         return sum(self.num_scheduled_tokens.values())
 
-    @property
-    def has_work(self) -> bool:
-        """Whether the runner has anything to compute.
-
-        What it has to copy is said by the KV cache manager's plan.
-        """
-        return bool(self.num_scheduled_tokens)
-
     def add(self, request: Request, num_tokens: int) -> None:
         self.num_scheduled_tokens[request.request_id] = num_tokens
         self.scheduled_requests.append(request)

@@ -230,6 +230,12 @@ class StepInput:
         )
 
 
+class Refusal(str):
+    """Why no token can be sampled for a request that is the cause itself: all that it asks for
+    leaves none.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class StepOutput:
     """What came of a step. Source: ModelRunnerOutput (vllm/v1/outputs.py)."""
@@ -237,7 +243,7 @@ class StepOutput:
     # by request, in order; several after drafts
     tokens: dict[str, list[SampledToken]] = field(default_factory=dict)
     kv: KVResult = KVResult()
-    # by request: why no token can be sampled for it
+    # by request: why no token can be sampled for it; a Refusal where it is the cause
     errors: dict[str, str] = field(default_factory=dict)
     prompt_logprobs: dict[str, PromptLogprobs] = field(default_factory=dict)  # by request
 

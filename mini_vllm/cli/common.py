@@ -63,7 +63,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "max_tokens": "Most tokens to generate.",
     "temperature": "0 is greedy.",
     "top_p": "Keep the most likely tokens up to this probability.",
-    "top_k": "Keep this many of the most likely tokens; 0 keeps all.",
+    "top_k": "Keep this many of the most likely tokens; 0 and -1 keep all.",
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
 # options that are text, and may name a file in any encoding

@@ -19,6 +19,7 @@ from typing import Any
 from mini_vllm.engine.runner_view import RunnerView
 from mini_vllm.errors import (
     EngineDeadError,
+    GrammarError,
     MiniVllmError,
     RequestFailedError,
     RequestRefusedError,
@@ -28,7 +29,7 @@ from mini_vllm.errors import (
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, Step
-from mini_vllm.step import StepInput, StepOutput, TokenDelta
+from mini_vllm.step import Refusal, StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
 
 logger = logging.getLogger("mini_vllm")
@@ -130,9 +131,9 @@ class EngineCore:
             failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
                 name = request.request_id
-                step.errors[request] = RequestFailedError(
-                    f"request {shown(name)}: {result.errors[name]}"
-                )
+                why = result.errors[name]
+                kind = GrammarError if isinstance(why, Refusal) else RequestFailedError
+                step.errors[request] = kind(f"request {shown(name)}: {why}")
                 self.end_with_error(request)
             step.end_kv(self.scheduler.kv_cache_manager, result.kv)
             token_ids = {

@@ -9,7 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, TypeVar, Unpack, cast
 
 from mini_vllm.config import EngineConfig
@@ -151,7 +151,8 @@ class LLMEngine:
         """Queue a prompt (text or token ids). request_options: priority, arrival_time, cache_salt.
 
         on_output: gets every output of the request, also the one that says that it was aborted. It
-        may add and abort requests, and must not step. What it raises is raised by step().
+        may add and abort requests, at the end also one of the same id, and must not step. What it
+        raises is raised by step().
 
         Raises what Front.add_request raises; then nothing has changed.
         """
@@ -226,9 +227,8 @@ class LLMEngine:
         self._is_stepping = True
         try:
             deltas = self._times.stamped(self.core.step())
-            outputs, stopped = self.output_processor.process(deltas)
-            self.core.finish(stopped, "stop")
-            return outputs
+            stop = partial(self.core.finish, reason="stop")
+            return self.output_processor.process(deltas, stop)[0]
         except Exception:
             self.core.is_dead = True
             raise

@@ -12,6 +12,7 @@ import pytest
 pytest.importorskip("torch")
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.errors import GrammarError
 from mini_vllm.models import checkpoint
 
 FOLDER = Path(checkpoint.__file__).parent / "tiny"
@@ -166,7 +167,7 @@ def test_a_message_names_the_causes_that_act(llm: LLM) -> None:
     params = replace(GREEDY, allowed_token_ids=[7], presence_penalty=1.0)
     (output,) = llm.generate([[20, 21]], replace(params, structured={"choice": ["ab"]}))
     message = str(output.outputs[0].error)
-    assert "with presence_penalty 1.0, allowed_token_ids (7,) the largest logit" in message
+    assert "with presence_penalty 1.0, allowed_token_ids (7,), structured ('choice', " in message
     assert "repetition_penalty" not in message
 
 
@@ -189,3 +190,73 @@ def test_parts_of_a_message_are_the_text_that_a_server_makes_of_them(llm: LLM) -
         for content in (parts, "What is\na KV block?")
     )
     assert of_parts == of_text
+
+
+@pytest.mark.parametrize("how", ["length", "stop string", "stop token", "abort"])
+def test_the_end_of_a_request_frees_its_id_before_its_caller_hears_of_it(
+    llm: LLM, how: str
+) -> None:
+    """The caller may ask again under the same id at once."""
+    engine, outputs = llm.engine, []
+    (first,) = llm.generate([[20, 21]], GREEDY)
+    token_ids, text = first.outputs[0].token_ids, first.outputs[0].text
+    params = {
+        "length": GREEDY,
+        "stop string": replace(GREEDY, stop=text[len(text) // 2 :]),
+        "stop token": replace(GREEDY, stop_token_ids=[token_ids[5]]),
+        "abort": GREEDY,
+    }[how]
+
+    def again(output: Any) -> None:
+        outputs.append(output)
+        if output.finished and len(runs) < 3:
+            runs.append(len(outputs))
+            engine.add_request("a", [20, 21], replace(params, n=len(runs)), on_output=again)
+
+    runs: list[int] = []
+    engine.add_request("a", [20, 21], params, on_output=again)
+    engine.step()
+    if how == "abort":
+        engine.abort("a")
+    while engine.has_unfinished_requests():
+        engine.step()
+    ended = [output for output in outputs if output.finished]
+    assert [len(output.outputs) for output in ended] == [1, 1, 2, 3]
+    wanted = "abort" if how == "abort" else how.split()[0]
+    assert ended[0].outputs[0].finish_reason == wanted
+    last = {choice.finish_reason for output in ended[1:] for choice in output.outputs}
+    assert last == {"length" if how == "abort" else wanted}
+    assert llm.generate([[20, 21]], GREEDY)[0].outputs == first.outputs
+
+
+def test_a_request_that_another_ones_caller_aborts_in_a_step_hears_of_nothing_later(
+    llm: LLM,
+) -> None:
+    engine, heard = llm.engine, []
+
+    def abort_it(output: Any) -> None:
+        engine.abort("b")
+
+    engine.add_request("a", [20, 21], GREEDY, on_output=abort_it)
+    engine.add_request("b", [20, 22], GREEDY, on_output=heard.append)
+    outputs = engine.step()
+    assert [output.request_id for output in outputs] == ["a"]
+    assert [output.outputs[0].finish_reason for output in heard] == ["abort"]
+    engine.abort("a")
+
+
+def test_what_cannot_be_together_ends_a_request_with_the_fields_that_are_the_cause(
+    llm: LLM,
+) -> None:
+    params = [
+        replace(GREEDY, structured={"choice": ["ab"]}, allowed_token_ids=[7]),
+        replace(GREEDY, allowed_token_ids=[302], bad_words=[" block"]),
+        replace(GREEDY, allowed_token_ids=[2], min_tokens=2, ignore_eos=False),
+    ]
+    outputs = llm.generate([[20, 21]] * 3, params)
+    errors = [output.outputs[0].error for output in outputs]
+    assert [type(error) for error in errors] == [GrammarError, GrammarError, type(None)]
+    for error, names in zip(
+        errors, (("allowed_token_ids", "structured"), ("bad_words",)), strict=False
+    ):
+        assert all(f"{name} " in str(error) for name in names), error

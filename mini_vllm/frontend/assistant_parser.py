@@ -21,6 +21,7 @@ from mini_vllm.frontend.tool_calls.hermes import (
     AssistantDelta,
     HermesParser,
     JsonObject,
+    StrayTag,
     hold,
 )
 from mini_vllm.frontend.tool_calls.json_calls import JsonCallParser
@@ -64,6 +65,7 @@ class AssistantParser:
         # a call ends the reasoning, too
         tag = TAGS.get(form.calls)
         self._ends = [END_THINK] if tag is None else [END_THINK, tag]
+        self._stray = StrayTag("")  # the end of a reasoning that a call has ended
         self._is_parallel = form.is_parallel
         # all of it
         self.is_text = isinstance(self._parser, PlainText) and self._state is None
@@ -86,13 +88,15 @@ class AssistantParser:
             if self._is_thinking:
                 self._reasoning.append(text)
                 text = ""
-        return self._with_reasoning(self._parser.finish(text))
+        delta = self._with_reasoning(self._parser.finish(text))
+        return delta._replace(content=delta.content + self._stray.finish())
 
     def _with_reasoning(self, delta: AssistantDelta) -> AssistantDelta:
         parts = [each for each in delta.tool_calls if self._is_parallel or each["index"] == 0]
         self.num_calls += sum("id" in part for part in parts)
         new, self._reasoning = "".join(self._reasoning), []
-        return delta._replace(reasoning=new, tool_calls=parts)
+        content = self._stray.feed(delta.content)
+        return delta._replace(content=content, reasoning=new, tool_calls=parts)
 
     def _behind_reasoning(self, text: str) -> str:
         """What of a piece is no reasoning, and not held back."""
@@ -127,7 +131,7 @@ class AssistantParser:
         if self._held == END_THINK:
             self._held, self._state, self._is_behind_tag = "", None, True
         elif self._held in self._ends:  # the parser of calls gets the tag
-            self._state = None
+            self._state, self._stray = None, StrayTag(END_THINK)
 
 
 class PlainText:

@@ -364,7 +364,7 @@ class _Choice:
         return output
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _RequestState:
     request_id: str
     prompt: str | None
@@ -376,6 +376,7 @@ class _RequestState:
     num_cached_tokens: int = 0
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
     is_being_told: bool = False
+    is_aborted: bool = False
 
     @property
     def finished(self) -> bool:
@@ -405,8 +406,8 @@ class _RequestState:
         )
 
     def tell(self, output: RequestOutput | None) -> None:
-        """Call on_output, unless this very call aborts the request."""
-        if output is None or self.on_output is None or self.is_being_told:
+        """Call on_output, unless this very call aborts the request, or another has."""
+        if not output or not self.on_output or self.is_being_told or self.is_aborted:
             return
         self.is_being_told = True
         try:
@@ -476,7 +477,11 @@ class OutputProcessor:
         self._requests[request_id] = state
         self._parents.update(dict.fromkeys(child_ids, state))
 
-    def process(self, deltas: Sequence[TokenDelta]) -> tuple[list[RequestOutput], list[str]]:
+    def process(
+        self,
+        deltas: Sequence[TokenDelta],
+        end: Callable[[list[str]], object] = lambda child_ids: None,
+    ) -> tuple[list[RequestOutput], list[str]]:
         """Take in what a step brought.
 
         Returns what callers are to see of the requests that changed, and the stopped child
@@ -484,9 +489,10 @@ class OutputProcessor:
 
         These are the ids of the children that have ended here, but not in the scheduler, where the
         engine ends them: by a stop string, or with an error, since no text can be made of their
-        tokens. Deltas of unknown and of finished choices are dropped: a request that runs past its
-        end leaves nothing behind. vLLM: OutputProcessor.process_outputs, whose reqs_to_abort are
-        the stopped ones.
+        tokens. end: is called with them before any on_output is, which may use the id of a request
+        that has ended again. Deltas of unknown and of finished choices are dropped: a request that
+        runs past its end leaves nothing behind. vLLM: OutputProcessor.process_outputs, whose
+        reqs_to_abort are the stopped ones.
         """
         changed: dict[str, _RequestState] = {}
         stopped: list[str] = []
@@ -515,17 +521,14 @@ class OutputProcessor:
             if choice.finish_reason is not None and delta.finish_reason is None:
                 stopped.append(delta.request_id)
             changed[state.request_id] = state
-        outputs = {request_id: state.to_output() for request_id, state in changed.items()}
-        for request_id, state in changed.items():
-            if self._requests.get(request_id) is state:  # else another on_output has aborted it
-                state.tell(outputs[request_id])
-        for request_id, state in changed.items():
-            if self._requests.get(request_id) is not state:
-                del outputs[request_id]
-                stopped = [child_id for child_id in stopped if child_id not in state.choices]
-            elif state.finished:
+        told = [(state, state.to_output()) for state in changed.values()]
+        for state, _ in told:
+            if state.finished:
                 self._drop(state)
-        return [output for output in outputs.values() if output is not None], stopped
+        end(stopped)
+        for state, output in told:
+            state.tell(output)
+        return [each for state, each in told if each and not state.is_aborted], stopped
 
     def abort(self, request_id: str) -> list[str]:
         """Forget a request.
@@ -544,8 +547,9 @@ class OutputProcessor:
         for child_id in aborted:
             state.choices[child_id].finish_reason = "abort"
             state.choices[child_id].has_news = True
-        state.tell(state.to_output())
         self._drop(state)
+        state.tell(state.to_output())
+        state.is_aborted = True
         return aborted
 
     def _take_prompt_logprobs(self, state: _RequestState, found: PromptLogprobs) -> None:
@@ -601,10 +605,8 @@ class OutputProcessor:
 
     def _drop(self, state: _RequestState) -> None:
         for child_id in state.choices:
-            if self._parents.get(child_id) is state:
-                del self._parents[child_id]
-        if self._requests.get(state.request_id) is state:
-            del self._requests[state.request_id]
+            del self._parents[child_id]
+        del self._requests[state.request_id]
 
     def _with_text(self, logprobs: dict[int, Logprob]) -> dict[int, Logprob]:
         tokenizer = self.tokenizer

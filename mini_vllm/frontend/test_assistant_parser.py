@@ -22,6 +22,8 @@ LLAMA = AssistantForm("llama3_json", thinks=True, names={"f", "g"})
 FORCED = AssistantForm("json")
 F = '{"name": "f", "arguments": {"a": 1}}'
 G = '{"name": "g", "arguments": {}}'
+FOUND = ("f", '{"a": 1}')
+END_IN_CALL = '{"name": "g", "arguments": {"x": "</think>"}}'
 NO_CALL = '{"name": "f", "arguments": {"a": 1}'
 
 
@@ -94,6 +96,13 @@ CASES: list[tuple[AssistantForm, str, str, str, list[tuple[str, str]]]] = [
     (HERMES, f"<think>{tag(F)}", "", "", [("f", '{"a": 1}')]),
     (HERMES, f"<think>a < b\n{tag(F)} c", "c", "a < b\n", [("f", '{"a": 1}')]),
     (HERMES, f"<think>a{tag('f')}", tag("f"), "a", []),
+    (HERMES, f"<think>a{tag(F)}\n</think>\n\nb </think>", "b </think>", "a", [("f", '{"a": 1}')]),
+    (HERMES, f"<think>a{tag(F)}{tag(F)}</think>", "", "a", [("f", '{"a": 1}')] * 2),
+    (HERMES, f"<think>a{tag(F)} b </thi</think>\n{tag(F)} c", "b </thic", "a", [FOUND] * 2),
+    (HERMES, f"<think>a{tag('f')} b</think> c", f"{tag('f')} bc", "a", []),
+    (HERMES, f"<think>a{tag(F)} b</thin", "b</thin", "a", [("f", '{"a": 1}')]),
+    (HERMES, f"<think>a{tag(END_IN_CALL)}</think>c", "c", "a", [("g", '{"x": "</think>"}')]),
+    (HERMES, f"{tag(F)}</think>", "</think>", "", [("f", '{"a": 1}')]),
     (HERMES, f"a \n{tag(F)}\n", "a", "", [("f", '{"a": 1}')]),
     (HERMES, f" {tag(F)} b", "b", "", [("f", '{"a": 1}')]),
     (HERMES, "<think>a</thi", "", "a</thi", []),

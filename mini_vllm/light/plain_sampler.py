@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from math import exp, inf, isfinite, log, log1p
 
-from mini_vllm.step import SampledToken, SamplingRow
+from mini_vllm.step import Refusal, SampledToken, SamplingRow
 
 TORCH_ALONE = (
     "logprobs, prompt_logprobs, presence_penalty, frequency_penalty, repetition_penalty, "
@@ -35,7 +35,8 @@ def sample(
         logits = [x if mask[i // 8] >> i % 8 & 1 else -inf for i, x in enumerate(logits)]
     peak = max(logits)
     if not is_finite or peak == -inf:
-        return f"token {position}: the logits must be finite, the largest is {peak}"
+        kind = Refusal if is_finite else str
+        return kind(f"token {position}: the logits must be finite, the largest is {peak}")
     token_id = (
         list(logits).index(peak)
         if row.is_greedy
@@ -54,7 +55,7 @@ def draw(scores: Sequence[float], row: SamplingRow, position: int) -> int:
     kept = sorted(range(len(scores)), key=scores.__getitem__, reverse=True)
     if params.min_p:
         kept = [i for i in kept if scores[i] >= log(params.min_p)]
-    if params.top_k:
+    if params.top_k > 0:
         edge = scores[kept[min(params.top_k, len(kept)) - 1]]
         kept = [i for i in kept if scores[i] >= edge]
     if params.top_p < 1:

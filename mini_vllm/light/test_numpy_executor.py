@@ -146,7 +146,7 @@ def test_the_draw_is_that_of_torch_with_ties_and_edges() -> None:
         logits = rng.integers(-3, 4, 500).astype(np.float32)  # many are equal
         params = SamplingParams(
             temperature=float(rng.choice([0, 0.3, 1, 8])),
-            top_k=int(rng.choice([0, 1, 7, 500, 9999])),
+            top_k=int(rng.choice([-1, 0, 1, 7, 500, 9999])),
             top_p=float(rng.choice([0.01, 0.37, 1.0])),
             min_p=float(rng.choice([0, 0.05, 1.0])),
         )

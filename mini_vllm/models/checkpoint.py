@@ -205,15 +205,13 @@ def _is_plain(path: Path) -> bool:
 
 
 def load_generation_config(path: Path) -> dict[str, Any]:
-    """generation_config.json as it stands, but for a top_k of -1; {} when there is none: sampling
-    defaults, eos_token_id (int or list).
+    """generation_config.json as it stands, {} when there is none: sampling defaults, eos_token_id
+    (int or list).
 
     Errors: CorruptCheckpointError naming the field that cannot be sampled by.
     """
     file = path / "generation_config.json"
     content = _read_json(file) if file.exists() else {}
-    if content.get("top_k") == -1:  # all of them, for vLLM
-        content["top_k"] = 0
     check_generation_config(file, content)
     return content
 

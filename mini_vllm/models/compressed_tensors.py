@@ -4,10 +4,11 @@
     NAME.weight_scale  [N, 1] or [1]    of each output channel, or of the whole weight
 
 A weight stands for weight * weight_scale. A layer whose scale is stored is quantised, and another
-is not. So the `ignore` list of config.json, whose entries may be regular expressions of a stranger,
-is not read. Zero points, groups, packed bits and static scales of activations are refused by the
-name of their field. Activations that are to be rounded in each step (`dynamic`) keep their dtype
-here, which is closer to the model that was quantised. Source: compressed-tensors 0.20,
+is not. So the lists `ignore` and `targets` of config.json, whose entries may be regular
+expressions of a stranger, are not read. Zero points, groups and packed bits are refused by the name
+of their field. Activations that are to be rounded in each step (`dynamic`), or by a scale in the
+file (NAME.input_scale), keep their dtype here, which is closer to the model that was quantised.
+Source: compressed-tensors 0.20,
 QuantizationConfig and NaiveQuantizationCompressor; vLLM reads the same files.
 """
 
@@ -29,7 +30,6 @@ CONFIG: Mapping[str, tuple[object, ...]] = {
     "sparsity_config": (*NOTHING, {"format": "dense"}),
 }
 GROUP: Mapping[str, tuple[object, ...]] = {
-    "targets": (["Linear"],),
     "output_activations": NOTHING,
     "format": (None, *FORMATS),
 }
@@ -51,10 +51,14 @@ logger = logging.getLogger("mini_vllm")
 
 
 class StoredWeights(NamedTuple):
-    """How linear weights are stored. dtype: by its name in a safetensors header."""
+    """How linear weights are stored. dtype: by its name in a safetensors header.
+
+    has_input_scales: of activations, which are not rounded here.
+    """
 
     dtype: str
     is_per_channel: bool
+    has_input_scales: bool
 
     def __str__(self) -> str:
         return "int8" if self.dtype == "I8" else "float8"
@@ -93,11 +97,13 @@ def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
             f"{place}: weights {shown(weights)} is not supported, only an object"
         )
     check_only(f"{place}: weights", DEFAULTS | weights, WEIGHTS)
-    if inputs is not None and (not isinstance(inputs, dict) or inputs.get("dynamic") is not True):
-        raise UnsupportedModelError(
-            f"{place}: input_activations {shown(inputs)} is not supported, only dynamic ones"
-        )
+    dynamic = inputs.get("dynamic", False) if isinstance(inputs, dict) else ""
     if inputs is not None:
+        if not isinstance(dynamic, bool):
+            raise UnsupportedModelError(
+                f"{place}: input_activations {shown(inputs)} is not supported, only null or an "
+                "object whose dynamic is a bool"
+            )
         logger.warning("%s: input_activations is not applied, activations keep their dtype", place)
-    is_float = weights.get("type") == "float"
-    return StoredWeights("F8_E4M3" if is_float else "I8", weights["strategy"] == "channel")
+    dtype = "F8_E4M3" if weights.get("type") == "float" else "I8"
+    return StoredWeights(dtype, weights["strategy"] == "channel", dynamic is False)

@@ -114,7 +114,9 @@ VALUES: Mapping[str, Rule] = {
     "tie_word_embeddings": BOOL,
     "use_sliding_window": BOOL,
     # with 1, the cache of transformers keeps all
-    "sliding_window": integer(2, 1 << 30).or_none("null"),
+    "sliding_window": Rule(
+        lambda value: value != 1 and is_int(value, 0, 1 << 30), "0 or an integer in [2, 1073741824]"
+    ).or_none("null"),
     "max_window_layers": integer(0, 1 << 30),
     "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
     "no_rope_layers": list_of(lambda value: is_int(value, 0, 1), "0 and 1").or_none("null"),
@@ -204,7 +206,7 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
     only = {field: allowed for field, allowed in ONLY.items() if field in raw}
     if model_type in ("llama", "granite"):  # transformers keeps one, and attends to everything
-        only["sliding_window"] = (None,)
+        only["sliding_window"] = (None, 0)
     check_only(f"{file}: model_type {model_type!r}", raw, only)
 
 

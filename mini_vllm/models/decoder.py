@@ -215,13 +215,14 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
 
     For Qwen2 and Qwen3, transformers derives layer_types from use_sliding_window and
     max_window_layers when config.json has none, and the window is null unless use_sliding_window is
-    set. Errors: UnsupportedModelError for a type that is neither full_attention nor
-    sliding_attention, and for a window that is asked for and not given.
+    set. 0 is no window, as for vLLM (ModelConfig.__post_init__). Errors: UnsupportedModelError for
+    a type that is neither full_attention nor sliding_attention, and for a window that is asked for
+    and not given.
     """
     window: int | None = getattr(config, "sliding_window", None)
     layer_types = getattr(config, "layer_types", None)
     if layer_types is None:
-        return window
+        return window or None
     if layer_types[layer_idx] not in ("full_attention", "sliding_attention"):
         raise UnsupportedModelError(
             f"layer_types: layer type {shown(layer_types[layer_idx])} of layer {layer_idx} is not "
@@ -234,4 +235,4 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
         raise UnsupportedModelError(
             f"layer_types: layer {layer_idx} has a window, but sliding_window is null"
         )
-    return window
+    return window or None

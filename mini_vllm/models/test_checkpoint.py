@@ -290,7 +290,7 @@ def test_generation_config_is_optional_and_raw(single: Path) -> None:
     write_json(single / "generation_config.json", {"eos_token_id": [1, 2], "top_k": 20})
     assert load_generation_config(single) == {"eos_token_id": [1, 2], "top_k": 20}
     write_json(single / "generation_config.json", {"top_k": -1})
-    assert load_generation_config(single) == {"top_k": 0}
+    assert load_generation_config(single) == {"top_k": -1}
 
 
 def test_a_checkpoint_may_have_no_tokenizer(single: Path) -> None:

@@ -258,19 +258,18 @@ def test_the_method_is_told_however_long_the_config_is(folder: Path, method: str
             "config_groups .* is not supported, only one group",
         ),
         ("", "config_groups", {}, "config_groups {} is not supported, only one group"),
-        ("group", "targets", ["re:.*q_proj"], "targets .* is not supported"),
         ("group", "weights", None, "weights None is not supported"),
         (
             "group",
             "input_activations",
-            {"dynamic": False},
-            "input_activations .* is not supported, only dynamic",
+            [{"dynamic": False}],
+            "input_activations .* is not supported, only null",
         ),
         (
             "group",
             "input_activations",
             {"dynamic": "local"},
-            "input_activations .* is not supported, only dynamic",
+            "input_activations .* is not supported, only null",
         ),
         (
             "group",
@@ -303,24 +302,33 @@ def test_other_forms_are_refused_by_the_name_of_their_field(
         load(folder)
 
 
+@pytest.mark.parametrize("dynamic", [True, False])
 def test_activations_that_are_not_rounded_are_named(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    dynamic: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    path, _ = write_pair(tmp_path, "int", "channel")
-    config = quantization_config("int", "channel")
+    """Also where the file has a scale of them."""
+    path, plain = write_pair(tmp_path, "float", "tensor")
+    config = quantization_config("float", "tensor")
     config["config_groups"]["group_0"]["input_activations"] = {
-        "dynamic": True,
+        "dynamic": dynamic,
         "num_bits": 8,
-        "strategy": "token",
+        "strategy": "token" if dynamic else "tensor",
     }
     edit_config(path, quantization_config=config)
-    load(path)
+    if not dynamic:
+        tensors = load_file(path / "model.safetensors")
+        names = [name for name in tensors if name.endswith("proj.weight")]
+        scales = {name.replace("weight", "input_scale"): torch.ones(1) for name in names}
+        save_file(tensors | scales, path / "model.safetensors")
+    for ours, theirs in zip(weights_of(load(path)), weights_of(load(plain)), strict=True):
+        assert torch.equal(ours, theirs)
     assert "input_activations is not applied, activations keep their dtype" in caplog.text
 
 
-def test_ignore_needs_no_reading(tmp_path: Path) -> None:
+def test_ignore_and_targets_need_no_reading(tmp_path: Path) -> None:
     """A regular expression that would run without end is never run."""
     path, _ = write_pair(tmp_path, "int", "tensor")
     config = quantization_config("int", "tensor") | {"ignore": ["re:(a*)*$" * 20, "lm_head"]}
+    config["config_groups"]["group_0"]["targets"] = ["re:(a*)*$" * 20, "re:.*proj"]
     edit_config(path, quantization_config=config)
     assert load(path).quantization == "int8"

@@ -55,17 +55,21 @@ class Backend(Protocol):
         """What makes matchers at their beginning, and about how many bytes the grammar takes."""
 
 
-def try_first_token(grammar: Grammar) -> None:
-    """Raises ValueError if no text can begin, or if the library gives up where one does."""
-    mask = grammar.mask()
-    first = next(
-        (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask or b"\1") if byte),
-        None,
-    )
-    if first is None:
-        raise ValueError("it allows no text")
-    if mask is not None and not grammar.accept(first):
-        raise ValueError("it is too complex for its first token")
+def try_beginning(grammar: Grammar) -> None:
+    """Write 16 tokens, at which the library may give up. Raises ValueError if no text can
+    begin.
+    """
+    for number in range(16):
+        mask = None if grammar.is_terminated else grammar.mask()
+        if mask is None:
+            return
+        token_id = next(
+            (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask) if byte), None
+        )
+        if token_id is None and not number:
+            raise ValueError("it allows no text")
+        if token_id is None or not grammar.accept(token_id):
+            return
 
 
 def literals(text: str) -> str:
@@ -115,7 +119,7 @@ class XGrammar:
         else:
             ebnf = f"root ::= {literals(text)}" if kind == "choice" else text
             compiled = compiler.compile_grammar(ebnf)
-        try_first_token(self._matcher(compiled))
+        try_beginning(self._matcher(compiled))
         return str(compiled.serialize_json())
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -190,10 +194,12 @@ class Guidance:
         else:
             lark = f"start: {literals(text)}" if kind == "choice" else text
             grammar = matcher.grammar_from_lark(lark)
-        begun = process_time()
-        try_first_token(self._matcher(self._build(grammar)))
-        if process_time() - begun > MAX_TRIAL_SECONDS:
+        since = process_time()
+        begun = self._build(grammar)
+        try_beginning(self._matcher(begun))
+        if process_time() - since > MAX_TRIAL_SECONDS:
             raise ValueError(f"it takes more than {MAX_TRIAL_SECONDS} seconds to build")
+        checked(begun)
         return str(grammar)
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
@@ -205,9 +211,14 @@ class Guidance:
 
     def _build(self, grammar: str) -> Any:
         matcher = self._matcher_cls(self._tokenizer, grammar, log_level=0, limits=self._limits)
-        if matcher.is_error():
-            raise ValueError(matcher.get_error())
-        return matcher
+        return checked(matcher)
+
+
+def checked(matcher: Any) -> Any:
+    """The matcher. Raises ValueError with what llguidance says of one that it has given up."""
+    if matcher.is_error():
+        raise ValueError(matcher.get_error().partition("\n<state>")[0])
+    return matcher
 
 
 class GuidanceMatcher:

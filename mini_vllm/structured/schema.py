@@ -76,6 +76,21 @@ SHAPES: dict[Any, str] = {  # of the values of keywords
     Mapping: " ".join(TO_MAP),
 }
 
+# Of these llguidance takes more than there is: 29 February in every year, the year 0, second 60,
+# and names of any length.
+DATE = (
+    "(([0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)-(02-(0[1-9]|1[0-9]|2[0-8])|(0[469]|11)-"
+    "(0[1-9]|[12][0-9]|30)|(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01]))|([0-9]{2}(0[48]|[2468][048]|"
+    "[13579][26])|(0[48]|[2468][048]|[13579][26])00)-02-29)"
+)
+TIME = "([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
+FORMATS = {
+    "date": {"pattern": f"^{DATE}$"},
+    "time": {"pattern": f"^{TIME}$"},
+    "date-time": {"pattern": f"^{DATE}T{TIME}$"},
+    "hostname": {"maxLength": 253},
+}
+
 Schema = Mapping[str, Any]
 
 
@@ -129,6 +144,10 @@ def _check(wanted: StructuredOutputs) -> None:
     kind, text = wanted.key
     if kind == "json" and (wrong := wrong_in(json.loads(text))):
         raise GrammarError(f"structured: json {shown(text)} is no schema: {wrong} is wrong")
+    if kind == "grammar" and "%json" in text:
+        raise GrammarError(
+            "structured: grammar has %json, whose schema nothing would check: ask for json alone"
+        )
     measure(wanted)
     regexes = [text] if kind == "regex" else []
     for schema, _ in _schemas_of(wanted):
@@ -270,6 +289,8 @@ def for_guidance(text: str) -> tuple[str, str]:
         if schema.keys() & NAMING and schema.get("additionalProperties", True) is not False:
             escapes = 'nrbtf\\"'
         _write_bounds(schema)
+        if exact := FORMATS.get(schema.get("format")):
+            schema["allOf"] = [*schema.get("allOf", ()), exact]
     return json.dumps(whole), escapes
 
 

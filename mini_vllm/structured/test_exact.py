@@ -8,10 +8,14 @@ are. The back ends are asked in this process; what they refuse is refused by nam
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
+from datetime import date, time
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
+from ipaddress import IPv4Address, IPv6Address
 from typing import Any
+from urllib.parse import urlsplit
 
 import jsonschema
 import pytest
@@ -315,6 +319,93 @@ def test_a_keyword_is_taken_exactly_or_not_at_all(kind: str, keyword: str, rng: 
 @pytest.mark.parametrize(("kind", "keyword"), KINDS)
 def test_a_keyword_is_taken_exactly_at_length(kind: str, keyword: str, rng: Rng) -> None:
     check(kind, keyword, rng)
+
+
+def is_date(text: str) -> bool:
+    is_written_so = re.fullmatch("[0-9]{4}-[0-9]{2}-[0-9]{2}", text)
+    return bool(is_written_so) and is_read(date.fromisoformat, text)
+
+
+def is_time(text: str) -> bool:
+    return bool(re.fullmatch(r"[0-9:]{8}(\.[0-9]+)?(Z|[+-][0-9:]{5})", text)) and is_read(
+        time.fromisoformat, re.sub(r"(\.[0-9]{6})[0-9]+", r"\1", text)
+    )
+
+
+def is_read(read: Callable[[str], Any], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_date_time(text: str) -> bool:
+    day, letter, rest = text.partition("T")
+    return letter == "T" and is_date(day) and is_time(rest)
+
+
+def is_hostname(text: str) -> bool:
+    labels = text.split(".")
+    return len(text) < 254 and all(
+        re.fullmatch("[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?", each) for each in labels
+    )
+
+
+LABEL = "a" * 61
+FORMATS_TRIED: dict[str, tuple[Callable[[str], bool], list[str]]] = {
+    "date": (
+        is_date,
+        "2023-02-29 2024-02-29 1900-02-29 2000-02-29 0000-02-29 2023-04-31 9999-12-31".split(),
+    ),
+    "time": (is_time, "23:59:60Z 23:59:59Z 12:00:00+05:30 12:00:00.1234567Z 24:00:00Z".split()),
+    "date-time": (is_date_time, ["2023-02-29T12:00:00Z", "2024-02-29T23:59:59.5-01:00"]),
+    "duration": (
+        lambda text: bool(re.fullmatch(r"P(?=.)([0-9]+[YMWD])*(T([0-9]+[HMS])+)?", text)),
+        "P1D P1Y2M3DT4H5M6S PT P P1W P1DT P1H".split(),
+    ),
+    "email": (lambda text: "@" in text[1:-1], ["a@b.c", "a@b", "@", "a@", '"a b"@c.d']),
+    "hostname": (
+        is_hostname,
+        ["a.b", "-a.b", f"{LABEL}aa.b", f"{LABEL}aaa.b", ".".join([LABEL] * 4),
+         f"{LABEL}." * 4 + "abcdef"],
+    ),
+    "ipv4": (partial(is_read, IPv4Address), ["1.2.3.4", "01.2.3.4", "256.1.1.1", "1.2.3"]),
+    "ipv6": (partial(is_read, IPv6Address), ["::", "1::", "1:2:3:4:5:6:7:8", "1::2::3", "12345::"]),
+    "uri": (
+        lambda text: is_read(urlsplit, text) and bool(re.match("[A-Za-z][A-Za-z0-9+.-]*:", text)),
+        ["http://a", "a:b", "http://[::1]/", "http://[::1", "//a", "1a:b", "http://[1::2::3]"],
+    ),
+    "uuid": (
+        lambda text: [len(part) for part in text.split("-")] == [8, 4, 4, 4, 12],
+        ["12345678-1234-1234-1234-123456789abc", "1234567-81234-1234-1234-123456789abc"],
+    ),
+}  # fmt: skip
+NOT_WRITTEN = {'"a b"@c.d'}
+FORMAT_BYTES = "0123456789abcdfzTZPYMDHS-:.@/%[]+"
+
+
+@pytest.mark.parametrize("name", FORMATS_TRIED)
+def test_a_format_takes_nothing_else(name: str) -> None:
+    """And it takes what is written as usual. Beside other keywords it holds, too."""
+    is_good, texts = FORMATS_TRIED[name]
+    rng = random.Random(name)
+    schema: Any = {"type": "string", "format": name}
+    new = grammar("guidance", schema)
+    assert new is not None
+    assert grammar("xgrammar", schema) is None
+    accepted = {text for text in texts if accepts(new, json.dumps(text).encode())}
+    assert accepted == {text for text in texts if is_good(text)} - NOT_WRITTEN
+    written = [json.loads(data) for _ in range(8) if (data := walk(new, rng)) is not None]
+    for text in texts * 4:
+        at, byte = rng.randrange(len(text)), rng.choice(FORMAT_BYTES)
+        near = text[:at] + byte + text[at + rng.randint(0, 1) :]
+        written += [near] if accepts(new, json.dumps(near).encode()) else []
+    assert [text for text in written if not is_good(text)] == []
+    both = grammar("guidance", schema | {"enum": texts})
+    assert both is None or not any(
+        accepts(both, json.dumps(text).encode()) for text in texts if not is_good(text)
+    )
 
 
 INTEGER: Any = {"type": "integer"}

@@ -449,6 +449,7 @@ def test_what_is_too_large_to_be_read_is_refused_at_sight(
         auto.generate([PROMPT], [SamplingParams(structured=structured)])
 
 
+MANY_LENGTHS = [{"type": "string", "maxLength": length} for length in range(500)]
 MANY_OPTIONAL = {
     "type": "object",
     "additionalProperties": False,
@@ -530,6 +531,8 @@ MANY_OPTIONAL = {
         ({"regex": "("}, "nclosed"),
         ({"grammar": "root ::= nothing"}, 'Rule "nothing" is not defined'),
         ({"grammar": "start: nothing"}, "nothing"),
+        ({"grammar": 'start: "a" %json {"minLength": "x"}'}, "grammar has %json"),
+        ({"json": {"anyOf": MANY_LENGTHS}}, "guidance: lexer error: too many expressions"),
     ],
 )
 def test_what_no_library_takes_exactly_is_refused_by_name(

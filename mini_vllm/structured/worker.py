@@ -15,13 +15,17 @@ import tempfile
 import time
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from mini_vllm.errors import GrammarError
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import Vocabulary, make_backend
-from mini_vllm.structured.sandbox.child_process import answer, limit_memory, questions, set_timers
+from mini_vllm.structured.sandbox.child_process import (
+    answer,
+    limit_further_memory,
+    questions,
+    set_timers,
+)
 from mini_vllm.structured.schema import fit_backends
 
 PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Warning: )?")  # in xgrammar
@@ -76,15 +80,6 @@ def short(text: str) -> str:
     """What a message says, without where in the library it comes from."""
     lines = [PLACE.sub("", line.strip()) for line in text.splitlines() if line.strip(" ^|")]
     return " ".join(dict.fromkeys(lines))[:300] or "it cannot be compiled"
-
-
-def limit_further_memory(num_bytes: int) -> None:
-    """What the process has now, and so much more; where the system says what it has."""
-    with suppress(ImportError, OSError):
-        import resource
-
-        num_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit_memory(num_pages * resource.getpagesize() + num_bytes)
 
 
 def main() -> None:

@@ -11,13 +11,13 @@ and Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from math import inf, isfinite
 
 import torch
 from torch import Tensor
 
 from mini_vllm.errors import InvalidLogitsError, shown
-from mini_vllm.step import Logprob, SampledToken, SamplingRow
+from mini_vllm.step import Logprob, Refusal, SampledToken, SamplingRow
 
 GOLDEN_GAMMA = 0x9E3779B97F4A7C15 - (1 << 64)  # SplitMix64's constants, as signed 64-bit integers
 MIX_1 = 0xBF58476D1CE4E5B9 - (1 << 64)
@@ -113,7 +113,7 @@ class Sampler:
             else ()
         )
         return [
-            f"token {positions[i]}: {bad[i]}" if i in bad else next(tokens)
+            type(bad[i])(f"token {positions[i]}: {bad[i]}") if i in bad else next(tokens)
             for i in range(len(rows))
         ]
 
@@ -129,24 +129,32 @@ def groups_of(rows: Sequence[SamplingRow]) -> dict[tuple[bool, bool], list[int]]
 
 
 def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
-    """Why no token can be sampled from logits [V] whose penalised maximum is peak; "" if one
+    """Why no token can be sampled from masked logits [V] whose penalised maximum is peak; "" if one
     can.
     """
     if bool(peak.isfinite()):
         return ""
-    params = row.params
-    cause = f"the largest logit is {logits.max().item()}"
-    if bool(logits.max().isfinite()):
-        neutral: dict[str, Any] = {
-            "repetition_penalty": 1.0,
-            "frequency_penalty": 0.0,
-            "presence_penalty": 0.0,
-        }
-        neutral |= {"allowed_token_ids": None, "logit_bias": (), "min_tokens": 0, "bad_words": ()}
-        given = {name: getattr(params, name) for name in neutral}
-        acting = [f"{name} {shown(it)}" for name, it in given.items() if it != neutral[name]]
-        cause = f"with {', '.join(acting)} the largest logit becomes {peak.item()}"
-    return f"{cause}, it must be finite"
+    params, largest = row.params, logits.max().item()
+    words = params.bad_words or params.bad_token_ids
+    acting = [
+        f"{name} {shown(value)}"
+        for name, value, neutral in (
+            ("repetition_penalty", params.repetition_penalty, 1),
+            ("frequency_penalty", params.frequency_penalty, 0),
+            ("presence_penalty", params.presence_penalty, 0),
+            ("allowed_token_ids", params.allowed_token_ids, None),
+            ("logit_bias", params.logit_bias, ()),
+            ("min_tokens", params.min_tokens, 0),
+            ("bad_words", words, ()),
+            ("structured", params.structured and params.structured.key, None),
+        )
+        if value != neutral
+    ]
+    if isfinite(largest) or (params.structured is not None and largest == -inf):
+        return Refusal(
+            f"with {', '.join(acting)} the largest logit becomes {peak.item()}, it must be finite"
+        )
+    return f"the largest logit is {largest}, it must be finite"
 
 
 def process_logits(logits: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]) -> Tensor:
@@ -214,7 +222,7 @@ def candidates(logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow]) -> Te
     scores = logits.float() - peaks.float().unsqueeze(1)
     scores /= torch.tensor([p.temperature for p in params], device=logits.device).unsqueeze(1)
     restrict(scores, [p.min_p for p in params], 0, _keep_min_p)
-    restrict(scores, [p.top_k if p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
+    restrict(scores, [p.top_k if 0 < p.top_k < vocab_size else 0 for p in params], 0, _keep_top_k)
     restrict(scores, [p.top_p for p in params], 1, _keep_top_p)
     return scores
 

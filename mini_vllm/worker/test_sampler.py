@@ -150,7 +150,8 @@ def test_a_tiny_top_p_a_min_p_of_1_and_a_top_k_of_1_leave_the_most_likely():
 
 def test_a_top_k_beyond_the_vocabulary_keeps_all():
     logits = [0.5, 0.0, 1.0]
-    assert draws(logits, 500, top_k=4000) == draws(logits, 500, top_k=3) == draws(logits, 500)
+    for top_k in (4000, 3, 0, -1):
+        assert draws(logits, 500, top_k=top_k) == draws(logits, 500)
 
 
 def test_min_p_is_relative_to_the_most_likely():

@@ -133,7 +133,7 @@ FAULTS = [  # part of the tests' names, module, what stands there, the bug; in t
         '            choice.finish_reason = "error"',
         "            pass",
     ),
-    ("may_abort_its_own", "frontend/output_processor", "if self._requests.get(request_id) is state:", "if True:"),
+    ("may_abort_its_own", "frontend/output_processor", " or self.is_aborted:", ":"),
     ("step_within_a_step", "engine/llm_engine", "        self._is_stepping = True\n", ""),
     ("went_with_a_failed_call", "engine/llm", "            self._results.clear()\n", ""),
 ]

@@ -54,6 +54,34 @@ def hold(tag: str, text: str) -> tuple[str, str]:
     return text[: len(text) - len(held)], held
 
 
+class StrayTag:
+    """Takes a tag that is no content out of it, once, and the space behind it: feed() each piece.
+
+    The empty tag is never there.
+    """
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._held = ""  # the tag, or perhaps its beginning
+
+    def feed(self, text: str) -> str:
+        """What of a piece is content."""
+        found = []
+        for character in text:
+            if self._held != self._tag:
+                character, self._held = hold(self._tag, self._held + character)
+            elif self._tag and character not in SPACE:
+                self._held = self._tag = ""
+            elif self._tag:
+                continue
+            found.append(character)
+        return "".join(found)
+
+    def finish(self) -> str:
+        """What was held back."""
+        return self._held if self._held != self._tag else ""
+
+
 class HermesParser:
     """Parses text with calls among it: feed() each piece, and finish() with the last one.
 

@@ -17,11 +17,17 @@ from mini_vllm.frontend.tool_calls.hermes import HermesParser, JsonObject, senda
 MAX_DEPTH = 64  # of brackets
 NO_CALLS = (SyntaxError, AttributeError, TypeError, ValueError, RecursionError, MemoryError)
 WORDS = {"true": "True", "false": "False", "null": "None"}
-# texts; and outside of them names of arguments, words of JSON, zeros before a number
+MARKS = re.compile(r"""(?s)(\\.)|(["'])""")
+# a quotation mark ends a text where a value may end: before another value or argument, or a bracket
+END = r"""(?=\s*(?:[])}:]|,\s*(?:["'[{(\d-]|[\w.-]+\s*=|(?i:true|false|null|none)\b)|\Z))"""
+# texts; functions, and arguments, perhaps with a text that has no quotation marks; words of JSON;
+# the end of a call; zeros before a number
 PARTS = re.compile(
-    r"""(?s)("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\b(\w+)(?=\s*=)|\b(true|false|null)\b|(?<![\w.])0+(?=\d)"""
+    rf"""(?s)(["'])((?:\\.|(?!\1{END}).)*+)\1?"""
+    r"""|(?<![\w.-])([\w.-]++)(?:\s*\(|\s*=\s*)"""
+    r"""(?:(?<!\()(?!(?i:true|false|null|none)\s*[,)])([^\W\d][^"'()\[\]{},=]*+)(?=[,)]))?"""
+    r"""|\b(true|false|null)\b|\)|(?<![\w.])0+(?=\d)"""
 )
-BARE_VALUE = re.compile(r"\b(\w+=)([^\W\d][^\"'()\[\]{},=]*)(?=[,)])")
 
 
 class PythonicParser(HermesParser):
@@ -49,24 +55,29 @@ class PythonicParser(HermesParser):
 
 
 class PythonList(JsonObject):
-    """A list of calls behind its first bracket. It is none where no tool of that name is called."""
+    """A list of calls behind its first bracket. It is none where no tool of that name is called.
+
+    A quotation mark within a text may have no backslash; behind one that ends a text, or before one
+    that begins it, is what belongs to a list.
+    """
 
     def __init__(self, names: Collection[str]) -> None:
-        super().__init__()
         self.depth, self._head, self._quote = 1, "", ""
+        self._last = "x"  # character that is no space
         self._begun = [f"{name}(" for name in names]
 
     def take(self, character: str) -> bool:
         if self._head not in self._begun:  # up to the first (
             self._head = (self._head + character).lstrip()
             self._begun = [each for each in self._begun if each.startswith(self._head)]
-        elif not self._quote and character in "\"'":
-            self._quote = character
-        elif self._quote == character and not self._is_escaped:
+        if not self._quote and self._last in "=([{,:" and character in "\"'":
+            self._quote, character = character, " "
+        elif self._last == self._quote and character in ",)]}:":
             self._quote = ""
-        self._is_escaped = bool(self._quote) and character == "\\" and not self._is_escaped
         if not self._quote:
             self.depth += (character in "([{") - (character in ")]}")
+        if self._last == "\\" or not character.isspace():
+            self._last = "x" if self._last == "\\" else character
         return bool(self._begun) and self.depth <= MAX_DEPTH
 
 
@@ -75,33 +86,28 @@ def calls_in(text: str, names: Collection[str]) -> list[tuple[str, str]]:
 
     Texts may lack their quotation marks, as in templates that write a value as it is.
     """
-    text = PARTS.sub(as_python, text)
-    for each in (text, BARE_VALUE.sub(quoted, text)):
-        with suppress(*NO_CALLS):
-            with warnings.catch_warnings(action="ignore"):  # of an escape that Python does not know
-                found = ast.parse(each, mode="eval").body
-            return list(read_calls(found, names))
+    # of an escape that Python does not know
+    with suppress(*NO_CALLS), warnings.catch_warnings(action="ignore"):
+        return [*read_calls(ast.literal_eval(PARTS.sub(as_literal, text)), names)]
     return []
 
 
-def as_python(part: re.Match[str]) -> str:
-    """A text on one line, a name that is no keyword (from_), a word of Python, or no zeros."""
-    text, name, word = part.groups()
-    if text:
-        return text.translate({10: r"\n", 13: r"\r"})
-    return f"{name}_" if name else WORDS.get(word, "")
-
-
-def quoted(value: re.Match[str]) -> str:
-    """An argument, its value in quotation marks unless it is a word."""
-    return value[0] if value[2] in WORDS.values() else f"{value[1]}{value[2]!r}"
+def as_literal(part: re.Match[str]) -> str:
+    """A part of a list of calls as one of a list of pairs: f(a=1) becomes (b"f", {"a": 1})."""
+    quote, text, name, bare, word = part.groups()
+    if quote:  # on one line
+        text = MARKS.sub(lambda found: found[1] or rf"\{found[2]}", text)
+        return quote + text.translate({10: r"\n", 13: r"\r"}) + quote
+    if name and part[0][-1] == "(":
+        return f"({name.encode()!r}, {{"
+    if name:
+        return f"{name!r}: {repr(bare) if bare else ''}"
+    return "})" if part[0] == ")" else WORDS.get(word, "")
 
 
 def read_calls(found: Any, names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """The same of an expression. Raises one of NO_CALLS for what is no call of that kind."""
-    for call in found.elts:
-        name = ast.unparse(call.func)
-        if call.args or name not in names:
+    """The same of pairs. Raises one of NO_CALLS for what is no call of that kind."""
+    for function, values in found:
+        if (name := function.decode()) not in names or not isinstance(values, dict):
             raise ValueError("no call of a tool by the names of its arguments")
-        values = {arg.arg[:-1]: ast.literal_eval(arg.value) for arg in call.keywords}
         yield sendable(name, values)

@@ -31,7 +31,7 @@ SCHEMA = {
     }
 }
 FORMS = {
-    calls: AssistantForm(calls, True, names=["f", "g"], parameters={"f": SCHEMA})
+    calls: AssistantForm(calls, True, names=["f", "g", "get-it.now"], parameters={"f": SCHEMA})
     for calls in PARSERS
 }
 F, G = ("f", {"a": 1}), ("g", {})
@@ -86,8 +86,18 @@ CASES: list[tuple[str, str, str, list[tuple[str, Any]]]] = [
      [("f", {"from": "x = 0", "class": [True, None]})]),
     ("pythonic", "[f(s='a\nb\r', a=007, x=[00, 0.05, 1.05, 1e05])]", "",
      [("f", {"s": "a\nb\r", "a": 7, "x": [0, 0.05, 1.05, 1e5]})]),
+    ("pythonic", """[f(s="say "hi" now")] b""", "b", [("f", {"s": 'say "hi" now'})]),
+    ("pythonic", """[f(s="a "hi", b", t="" , u='it's'), g()]""", "",
+     [("f", {"s": 'a "hi", b', "t": "", "u": "it's"}), G]),
+    ("pythonic", """[f(s="a (b] "c)" d", o={"k": ["x", 'y'], "z": ""})]""", "",
+     [("f", {"s": 'a (b] "c)" d', "o": {"k": ["x", "y"], "z": ""}})]),
+    ("pythonic", r"""[f(s="a \"b\" \\", t="c")]""", "", [("f", {"s": 'a "b" \\', "t": "c"})]),
+    ("pythonic", "[get-it.now(max-n=5, ﬁ=-1, b = true)] ", "",
+     [("get-it.now", {"max-n": 5, "ﬁ": -1, "b": True})]),
     *(("pythonic", text, text, []) for text in (
         "[h(a=1)]", "[f(1)]", "[f(**{})]", "[f(a=1]", "[f(a=1), h()]", "[f(a=open('x'))]",
+        "[f(a=g(b=1))]", "[f(a=(1, 2))]", "[['f', {'a': 1}], f()]", "[f(a=1, g)]", "[f({'a': 1})]",
+        "[f(a='b' c)]",
         "[f(a=1) for b in c]", "[1, 2] and [a](b)", "[f(a=1e999)]", "[f(s='\\ud800')]",
         "[f(a=b'x')]", "[f(a=", "[f", "[f(a=" + "(" * 99,
     )),

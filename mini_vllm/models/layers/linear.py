@@ -112,6 +112,9 @@ def load_weight(
     stored = loader.load_stored(parts, cut)
     if stored is None:
         return pack_weight(loader.load(parts, cut), loader.quantization)
+    if loader.stored and loader.stored.has_input_scales:
+        for name in parts:
+            loader.checkpoint.take(f"{loader.prefix}{name.removesuffix('weight')}input_scale")
     weight, scale = stored
     if weight.dtype == torch.int8:
         return Int8Weight(weight, scale[:, 0])

@@ -111,7 +111,10 @@ class Generation:
                     yield output
         except GrammarError as error:
             form = self.asked.form()
-            raise ApiError(400, str(error), param=form[0] if form else "tools") from error
+            # the fields that leave no token together
+            named = self.asked.model_fields_set.intersection(str(error).split())
+            param = min(named, default=form[0] if form else "tools")
+            raise ApiError(400, str(error), param=param) from error
 
 
 async def within(

@@ -148,7 +148,7 @@ class StructuredOutputsField(Strict):
 
 
 SAMPLING_FIELDS = frozenset(
-    "n temperature top_p min_p seed presence_penalty frequency_penalty repetition_penalty "
+    "n temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
     "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
     "include_stop_str_in_output bad_words prompt_logprobs".split()
 )
@@ -249,8 +249,6 @@ class SharedRequest(GenerateRequest):
             options["logit_bias"] = {
                 int(token_id): bias for token_id, bias in self.logit_bias.items()
             }
-        if self.top_k is not None:
-            options["top_k"] = max(self.top_k, 0)
         if self.stop is not None:
             options["stop"] = self.stop if isinstance(self.stop, str) else tuple(self.stop)
         if (form := self.form()) is not None:

@@ -17,6 +17,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO, Any, Generic, TypeVar
 
 LENGTH = struct.Struct("<Q")  # of the JSON that follows
@@ -197,6 +198,15 @@ def limit_memory(num_bytes: int) -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (num_bytes, num_bytes))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_further_memory(num_bytes: int) -> None:
+    """What the process has now, and so much more; where the system says what it has."""
+    with suppress(ImportError, OSError):
+        import resource
+
+        num_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+        limit_memory(num_pages * resource.getpagesize() + num_bytes)
 
 
 def answer(pipe: IO[bytes], found: dict[str, Any], begun: float) -> None:
