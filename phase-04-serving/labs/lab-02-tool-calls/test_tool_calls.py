@@ -264,14 +264,8 @@ def test_at_once(lab, case):
 @concept("A character that JSON has only in strings ends a call where it stands.", invariant="I6")
 def test_no_json(lab):
     """Without < , which may begin the next tag, and without the letters of NaN and Infinity, which json.loads takes."""
-    for character in [
-        *"ABCDFGHJKLMOPQRSTUVWXYZbcdghjkmopqvwxz!#$%&'()*/;=>?@\\^_`|~",
-        "\0",
-        "é",
-        "٣",
-        "５",
-        *ODD_SPACE,
-    ]:
+    odd = ("\0", "é", "٣", "５", "\ufeff")
+    for character in (*"ABCDFGHJKLMOPQRSTUVWXYZbcdghjkmopqvwxz!#$%&'()*/;=>?@\\^_`|~", *odd):
         pieces = ["<tool_call>", '{"name": ', character, "1}"]
         see, parser = check(picture, pieces), lab.HermesParser()
         given = [parser.feed(piece).content for piece in pieces]
