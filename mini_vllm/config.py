@@ -63,7 +63,7 @@ RULES: Mapping[str, Rule] = {
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]"),
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
-    "nano_vllm": Rule(one_of(("first", "newest")).holds, "'first' or 'newest'"),
+    "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
     "preemption_cost": Rule(has_names, "figures by name").or_none(),
     "seed": Rule(lambda value: is_int(value, -(1 << 63), (1 << 64) - 1), "a 64-bit integer"),
@@ -143,6 +143,8 @@ class EngineConfig(Params):
     """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
+    async_scheduling: bool = False
+    """Decide a step while the one before it computes, as vLLM does."""
     speculative: str | None = None
     """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
     num_speculative_tokens: int = 4

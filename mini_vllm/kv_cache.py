@@ -290,15 +290,19 @@ class KVCacheManager:
             self.block_pool.uncache_block(block)
         return True
 
-    def cache_blocks(self, request: Request) -> None:
+    def cache_blocks(self, request: Request, num_in_flight: int = 0) -> None:
         """Publish the full blocks of computed tokens that are not yet: those that accepted drafts
-        filled.
+        or tokens in flight filled.
 
         Code that verifies drafts may call it after the step; else they are published by the next
-        allocate_slots().
+        allocate_slots(). num_in_flight: tokens that a later step computes, whose blocks have to
+        wait.
         """
         if request.request_id in self._num_published:
-            self._cache_blocks(request, 0, request.num_computed_tokens // self.block_size)
+            end = request.num_computed_tokens // self.block_size
+            self._cache_blocks(request, 0, end)
+            if num_in_flight:
+                self._num_published.setdefault(request.request_id, end)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         """Publish blocks [start, end) of the table, which the coming step fills, and those that

@@ -189,6 +189,10 @@ class Part:
     def ended(self, request: Request) -> None:
         """The request is gone."""
 
+    def needs_tokens(self) -> bool:
+        """Whether a step can only be decided when the tokens of the one before it are known."""
+        return False
+
 
 @dataclass(eq=False, repr=False)
 class SchedulerInterface(ABC):

@@ -42,11 +42,11 @@ MAX_TOKENS = {
     "frontend/tool_calls": 5_250,
     "serving": 13_000,
     "serving/admission": 1_700,
-    "serving/openai": 9_000,
+    "serving/openai": 10_950,
     "observe": 8_000,
-    "load": 6_750,
+    "load": 6_950,
     "simulator": 6_000,
-    "cli": 13_500,
+    "cli": 13_750,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

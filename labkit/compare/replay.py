@@ -29,9 +29,12 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
-    *("free_sched", "bitmask", "sampled", "aborted_during", "finished", "free", "cached", "computed"),
+    *("free_sched", "placeholders", "processed", "bitmask", "sampled", "aborted_during", "finished", "free", "cached"),
+    "computed",
 )
-ONLY_SCHEMA_2 = frozenset({"spec", "blocked", "bitmask", "sampled", "computed"})  # of these
+ONLY_SCHEMA_2 = frozenset(
+    {"spec", "blocked", "placeholders", "processed", "bitmask", "sampled", "computed"}
+)  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
     "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
@@ -105,8 +108,10 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield "hashes of parts of a block (hash_block_size)"
     if config.get("connector") is not None:
         yield "KV connectors (connector)"
-    if config.get("async_scheduling"):
-        yield "asynchronous scheduling (async_scheduling)"
+    if config.get("async_scheduling") and config.get("spec"):
+        yield "asynchronous scheduling with drafts (async_scheduling, spec)"
+    if config.get("async_scheduling") and any(request.get("grammar") for request in trace["requests"]):
+        yield "asynchronous scheduling with grammars (async_scheduling, grammar)"
     if any(request.get("kv") is not None for request in trace["requests"]):
         yield "KV from outside (kv of a request)"
     for name in ("raises", "hangs"):
@@ -321,6 +326,7 @@ class ReplayRun(ScenarioRun):
         self.trace = trace
         self.original = trace.get("recorded_from", "vLLM").split()[0]
         self.recorder = self.watch = ReplayRecorder(self.scheduler)
+        self.records = self.recorder.steps  # what is compared
         self.follows = not trace.get("kv_violations")
         self.fields = _compared_fields(trace)
         self._inputs = {record["step"]: record for record in trace["steps"]} if self.follows else {}
@@ -338,8 +344,8 @@ class ReplayRun(ScenarioRun):
             found = self._step_difference(recorded[number]) if self.follows else None
             if found := found or self.watch.stale_read:
                 return f"step {recorded[number]['step'] if self.follows else self.step - 1}: {found}"
-        if self.follows and len(self.recorder.steps) < len(recorded):
-            return f"step {recorded[len(self.recorder.steps)]['step']}: finished, and {self.original} is not"
+        if self.follows and len(self.records) < len(recorded):
+            return f"step {recorded[len(self.records)]['step']}: finished, and {self.original} is not"
         return self._end_difference()
 
     def run_step(self) -> SchedulerOutput:
@@ -351,7 +357,7 @@ class ReplayRun(ScenarioRun):
         return output
 
     def _step_difference(self, recorded: Record) -> str | None:
-        ours, theirs = comparable(self.recorder.steps[-1], 1), comparable(recorded, self.trace.get("schema", 1))
+        ours, theirs = comparable(self.records[-1], 1), comparable(recorded, self.trace.get("schema", 1))
         differing = (name for name in self.fields if ours.get(name) != theirs.get(name))
         return next((self._difference(name, ours.get(name), theirs.get(name)) for name in differing), None)
 
@@ -396,8 +402,16 @@ def replay(trace: Record, **classes: Unpack[Classes]) -> str | None:
     try:
         if missing := unsupported(trace):
             return NOT_REPLAYED + missing
-        run = ReplayRun(trace, **classes)
+        run = _run_of(trace, **classes)
         return run.first_difference()
     except Exception as error:  # whatever is raised, the caller goes on to the next trace
         step = f"step {run.step}: " if run else ""
         return f"{step}{type(error).__name__}: {error}"
+
+
+def _run_of(trace: Record, **classes: Unpack[Classes]) -> ReplayRun:
+    if trace["config"].get("async_scheduling"):
+        from labkit.compare.replay_async import AsyncReplayRun  # it is a subclass of what is here
+
+        return AsyncReplayRun(trace)
+    return ReplayRun(trace, **classes)

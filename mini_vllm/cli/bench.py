@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm, option
+from mini_vllm.cli.common import PROMPTS, busy, load_llm, option, prompts_of
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.load.metrics import Record, latencies, summary
@@ -28,11 +28,12 @@ def bench(
     num_requests: int = option(32, "Requests, all added at once.", min=1, max=MAX_REQUESTS),
     input_len: int = option(128, "Prompt tokens of each.", min=1, max=MAX_TOKENS),
     output_len: int = option(64, "Output tokens of each.", min=1),
+    file: typer.FileText | None = PROMPTS,
     prefix_len: int = option(0, "How many of the prompt tokens all have in common.", min=0),
     iterations: int = option(3, "How often all of it is run, after a warm-up.", min=1, max=1000),
     as_json: bool = option(False, "Print one JSON object.", "--json"),
 ) -> None:
-    """Measure throughput and latency on random prompts.
+    """Measure throughput and latency on random prompts, or on those of a file.
 
     End-of-text tokens are ignored. TTFT is the time from adding a request to its first token,
     queueing included; ITL is the time between two tokens of a request, TPOT their mean in a
@@ -48,9 +49,13 @@ def bench(
     engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)
     prefix = draw(vocabulary, k=min(prefix_len, input_len))
-    prompts = [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
+    prompts = (
+        [*map(engine.tokenize, prompts_of(file))]
+        if file
+        else [prefix + draw(vocabulary, k=input_len - len(prefix)) for _ in range(num_requests)]
+    )
     params = SamplingParams(max_tokens=output_len, temperature=0.0, ignore_eos=True)
-    with busy(f"running {num_requests} requests, {iterations} times"):
+    with busy(f"running {len(prompts)} requests, {iterations} times"):
         # warm-up, in batches of the same size
         run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))
         runs = [run(engine, prompts, params) for _ in range(iterations)]

@@ -58,6 +58,8 @@ class Arrivals:
     trace: Path | None = option(
         None, "Arrivals and lengths from a file, as of simulate.", exists=True, dir_okay=False
     )
+    dataset_name: str = option("custom", "sharegpt, or custom: a prompt a line, or JSONL.")
+    dataset_path: Path | None = option(None, "A file of prompts.", exists=True)
     rate_scale: float = option(1.0, "Of --trace: so many times as fast.")
     length_scale: float = option(1.0, "Of --trace: lengths so many times as long.")
 
@@ -66,7 +68,13 @@ class Arrivals:
 
         Raises InvalidParameterError if they are too many, or their prompts too long together.
         """
-        requests = list(self._from_trace(self.trace) if self.trace else self._from_rate())
+        requests = list(
+            self._from_dataset(self.dataset_path)
+            if self.dataset_path
+            else self._from_trace(self.trace)
+            if self.trace
+            else self._from_rate(self.num_prompts or NUM_PROMPTS)
+        )
         if len(requests) > MAX_PROMPTS:
             raise InvalidParameterError(
                 f"more than {MAX_PROMPTS:,} requests: say with num_prompts how many to send"
@@ -88,9 +96,24 @@ class Arrivals:
         requests = islice(read_file(path), self.num_prompts or MAX_PROMPTS + 1)
         return scale_lengths(scale_rate(requests, self.rate_scale), self.length_scale)
 
-    def _from_rate(self) -> Iterable[TraceRequest]:
+    def _from_dataset(self, path: Path) -> list[TraceRequest]:
+        """The prompts of a file, or its first, at the arrivals of as many requests."""
+        if self.trace or self.dataset_name not in ("custom", "sharegpt"):
+            raise InvalidParameterError(
+                "--dataset-path needs --dataset-name custom or sharegpt, and no --trace, got "
+                f"{shown(self.dataset_name)}"
+            )
+        found = [*islice(read_file(path, self.dataset_name), self.num_prompts or MAX_PROMPTS + 1)]
+        for i, due in enumerate(self._from_rate(len(found))):
+            found[i] = found[i]._replace(
+                arrival_time=due.arrival_time,
+                output_length=found[i].output_length or self.output_len,
+            )
+        return found
+
+    def _from_rate(self, num_prompts: int) -> Iterable[TraceRequest]:
         """Requests at random, or all at once if the rate is infinite."""
-        num_prompts, lengths = self.num_prompts or NUM_PROMPTS, (self.input_len, self.output_len)
+        lengths = self.input_len, self.output_len
         if self.request_rate == math.inf:
             return [TraceRequest(0.0, *lengths)] * num_prompts
         return synthetic(

@@ -5,7 +5,7 @@ consoles.
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, fields, is_dataclass, replace
 from functools import wraps
@@ -19,7 +19,7 @@ from rich.console import Console
 from mini_vllm.cli.exits import legible, raise_if_interrupted
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.observe.files import check_text
+from mini_vllm.observe.files import check_text, read_prompts
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 
@@ -46,6 +46,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
+    "async_scheduling": "Decide a step while the one before it computes.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default there are no "
     "drafts.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
@@ -142,6 +143,15 @@ def option(default: Any, help: str, *flags: str, **limits: Any) -> Any:
     such as min.
     """
     return typer.Option(default, *flags, help=help, **limits)
+
+
+PROMPTS = option(
+    None,
+    "A file of prompts, one a line or JSONL; - reads stdin.",
+    "--prompts",
+    encoding="utf-8",
+    errors="surrogateescape",
+)
 
 
 def _options(
@@ -245,6 +255,13 @@ def load_llm(config: EngineConfig, **plugins: Any) -> "LLM":
         llm = LLM(**asdict(config), **plugins)
     raise_if_interrupted()
     return llm
+
+
+def prompts_of(file: Iterable[str] | None) -> list[str]:
+    """The prompts of a file, at least one. Raises InvalidParameterError."""
+    if not (found := [prompt for prompt, _ in read_prompts(file or ())]):
+        raise InvalidParameterError("give a PROMPT, or --prompts with a file that has one")
+    return found
 
 
 def sampling_params(llm: "LLM", **given: Any) -> SamplingParams:

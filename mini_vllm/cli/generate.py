@@ -7,7 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
-from mini_vllm.cli.common import busy, load_llm, option, read_stdin, sampling_params
+from mini_vllm.cli.common import (
+    PROMPTS,
+    busy,
+    load_llm,
+    option,
+    prompts_of,
+    read_stdin,
+    sampling_params,
+)
 from mini_vllm.config import EngineConfig
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.observe.files import check_text
@@ -16,9 +24,10 @@ from mini_vllm.observe.files import check_text
 def generate(
     config: EngineConfig,
     sampling: dict[str, Any],
-    prompts: Annotated[
-        list[str], typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")
-    ],
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="PROMPT", help="Texts to complete; - reads stdin.")
+    ] = None,
+    file: typer.FileText | None = PROMPTS,
     n: int = option(1, "Choices per prompt.", "--n", "-n"),
     stop: list[str] | None = option(None, "End before this string; may be given again."),
     as_json: bool = option(False, "Print a JSON list of RequestOutputs.", "--json"),
@@ -27,7 +36,9 @@ def generate(
 
     No chat template is applied: to ask a chat model, use `mini-vllm chat --message`.
     """
-    prompts = [read_stdin() or "" if prompt == "-" else prompt for prompt in prompts]
+    prompts = [read_stdin() or "" if text == "-" else text for text in texts or ()]
+    if file or not prompts:
+        prompts += prompts_of(file)
     for prompt in prompts:
         check_text("the prompt", prompt)
     llm = load_llm(config)

@@ -181,6 +181,9 @@ def test_chats_and_a_recorded_trace(live: LiveServer, tmp_path: Path) -> None:
         ),
         (("--trace", "TRACE", "--rate-scale", "0"), "the rate scale must be above 0"),
         (("--trace", "TRACE"), "trace.csv, line 2: ValueError"),
+        (("--dataset-path", "TRACE", "--dataset-name", "nosuch"), "custom or sharegpt"),
+        (("--dataset-path", "TRACE", "--trace", "TRACE"), "and no --trace"),
+        (("--dataset-path", "TRACE", "--dataset-name", "sharegpt"), "trace.csv, Expecting value"),
         (("--num-prompts", "0"), "'--num-prompts'"),
         (("--num-prompts", "100001"), "'--num-prompts'"),
         (("--max-concurrency", "0"), "'--max-concurrency'"),
@@ -229,6 +232,35 @@ def test_a_context_that_is_too_short(live: LiveServer) -> None:
         "of 2048"
     )
     assert wanted in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "num_output_tokens"),
+    [
+        ("custom", "What is a KV block?\nWhat is a slot?\nWhat is a step?\n", 2 * 9),
+        ("custom", '{"prompt": "a", "output_tokens": 4}\n{"prompt": "b"}\n{"prompt": "c"}', 4 + 9),
+        (
+            "sharegpt",
+            json.dumps(
+                [{"conversations": [{"value": "What is a block"}, {"value": "It is one piece"}]}]
+                * 3
+            ),
+            2 * 4,
+        ),
+    ],
+)
+def test_prompts_of_a_dataset_are_sent(
+    live: LiveServer, tmp_path: Path, name: str, text: str, num_output_tokens: int
+) -> None:
+    dataset, out = tmp_path / "dataset", tmp_path / "out.json"
+    dataset.write_text(text)
+    options = ("--dataset-path", str(dataset), "--dataset-name", name, "--num-prompts", "2")
+    run(
+        *("--base-url", live.url, "--out", str(out), "--output-len", "9", "--ignore-eos"),
+        *options,
+    )
+    result = json.loads(out.read_text())
+    assert (result["completed"], result["total_output_tokens"]) == (2, num_output_tokens)
 
 
 def test_a_server_that_is_not_there_is_one_line() -> None:

@@ -195,6 +195,27 @@ def test_generate_reads_stdin_and_stops() -> None:
     assert result.stdout.strip() == "A KV block is a fixed-size"
 
 
+def test_prompts_from_a_file_or_stdin(tmp_path: Path) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(f'{{"prompt": "{QUESTION}"}}\n\n{{"prompt": "What is a slot?"}}\n')
+    options = ("--max-tokens", "4", "--json", "--dtype", "float32")
+    wanted = json.loads(run("generate", QUESTION, "What is a slot?", *options).stdout)
+    texts = [each["outputs"][0]["text"] for each in wanted]
+    for path, given in ((str(file), ""), ("-", f"{QUESTION}\nWhat is a slot?\n")):
+        found = json.loads(run("generate", "--prompts", path, *options, input=given).stdout)
+        assert [each["outputs"][0]["text"] for each in found] == texts
+    ran = ["bench", "--prompts", str(file), "--output-len", "3", "--iterations", "1", "--json"]
+    result = json.loads(run(*ran).stdout)
+    assert (result["num_requests"], result["num_output_tokens"]) == (2, 6)
+    file.write_text('{"prompt": "a"}\n{"prompt": 1}\n')
+    for command in ("generate", "bench"):
+        assert "line 2: " in run(command, "--prompts", str(file), status=2).stderr
+        file.write_text("\n")
+        assert "a file that has one" in run(command, "--prompts", str(file), status=2).stderr
+        file.write_text('{"prompt": "a"}\n{"prompt": 1}\n')
+        assert "jsonl1" in run(command, "--prompts", f"{file}1", status=2).stderr
+
+
 def test_generate_json() -> None:
     results = json.loads(
         run(

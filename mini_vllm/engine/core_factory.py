@@ -10,6 +10,7 @@ from functools import partial
 from importlib.util import find_spec
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.ahead import core_ahead, one_step_ahead
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
@@ -67,6 +68,14 @@ class CoreFactory:
     ) -> None:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
+        if config.async_scheduling:
+            scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
+            core_cls = core_ahead(core_cls)
+            config.require(
+                "async_scheduling",
+                config.speculative is None,
+                f"False with speculative={config.speculative!r}: drafts need the tokens in flight",
+            )
         if config.speculative == "draft_model" and executor_cls is not None:
             raise InvalidParameterError(
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"

@@ -153,6 +153,9 @@ def bodies(
     words_per_block = max(round(HASH_BLOCK_SIZE * length_scale / ready.word_count.per_word), 1)
     made = []
     for number, request in enumerate(requests):
+        if request.prompt is not None:  # whose tokens the server counts
+            made.append(ready.api.body(request.prompt, request.output_length))
+            continue
         if limit is not None and request.input_length + request.output_length > limit:
             lengths = (
                 f"{request.input_length} prompt tokens and {request.output_length} output tokens"

@@ -9,6 +9,7 @@ import pytest
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.load.workload import (
+    DATASETS,
     TraceRequest,
     lognormal_lengths,
     read_azure,
@@ -35,7 +36,7 @@ def test_azure_times_count_from_the_first_arrival_and_no_prompt_is_shared() -> N
     first, second = read_azure(AZURE)
     assert first == TraceRequest(0.0, 374, 44)
     assert second.arrival_time == pytest.approx(4.25, abs=1e-5)
-    assert second[1:] == (396, 1, ())  # every request generates a token
+    assert second[1:] == (396, 1, (), None)  # every request generates a token
 
 
 def test_mooncake_milliseconds_and_hash_ids() -> None:
@@ -95,6 +96,62 @@ def test_a_bad_azure_line_is_named(line: str, what: str) -> None:
 def test_a_bad_mooncake_line_is_named(line: str) -> None:
     with pytest.raises(InvalidParameterError, match=r"^line 3: "):
         list(read_mooncake([*MOONCAKE, line]))
+
+
+TALK = {
+    "conversations": [{"value": "what is it that a block holds"}, {"value": "it holds keys of it"}]
+}
+SHORT = {"conversations": [{"value": "what is it that a block holds"}, {"value": "keys"}]}
+ALONE = {"conversations": [{"value": "what is it that a block holds"}]}
+LONG = {"conversations": [{"value": "a " * 1025}, {"value": "it holds keys of it"}]}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "wanted"),
+    [
+        ("custom", ["a b c\n", "\r\n", "{d}"], [("a b c", 3, 0), ("{d}", 1, 0)]),
+        (
+            "custom",
+            ['{"prompt": "a b", "output_tokens": 7}\n', "\n", '{"prompt": "c", "more": 1}\n'],
+            [("a b", 2, 7), ("c", 1, 0)],
+        ),
+        (
+            "sharegpt",
+            [json.dumps([SHORT, TALK, ALONE, LONG, TALK], indent=1)],
+            [(TALK["conversations"][0]["value"], 7, 5)] * 2,
+        ),
+    ],
+)
+def test_prompts_of_a_dataset_arrive_at_once(
+    name: str, lines: list[str], wanted: list[tuple[str, int, int]]
+) -> None:
+    found = list(DATASETS[name](lines))
+    assert [(each.prompt, each.input_length, each.output_length) for each in found] == wanted
+    assert {each.arrival_time for each in found} == {0.0}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "what"),
+    [
+        ("custom", ['{"prompt": "a"}', "", '{"prompt": 3}'], "line 3: .*text as prompt"),
+        ("custom", ['{"prompt": "a"}', '{"text": "a"}'], "line 2: .*text as prompt"),
+        ("custom", ['{"prompt": "a"}', '["a"]'], "line 2: .*text as prompt"),
+        ("custom", ['{"prompt": "a"}', '{"prompt": "a"'], "line 2: no JSON"),
+        ("custom", ['{"prompt": "a", "output_tokens": true}'], "line 1: .*output_tokens"),
+        ("custom", ['{"prompt": "a", "output_tokens": -1}'], "line 1: .*output_tokens"),
+        ("sharegpt", [json.dumps([TALK, {"id": 1}])], "conversation 2: KeyError 'conversations'"),
+        (
+            "sharegpt",
+            [json.dumps([{"conversations": [{"value": 3}]}])],
+            "conversation 1: .*3 is no text",
+        ),
+        ("sharegpt", [json.dumps([{"conversations": 3}])], "conversation 1: TypeError"),
+        ("sharegpt", ["["], "Expecting value"),
+    ],
+)
+def test_what_is_wrong_in_a_dataset_is_named(name: str, lines: list[str], what: str) -> None:
+    with pytest.raises(ValueError, match=f"^{what}"):
+        list(DATASETS[name](lines))
 
 
 def test_other_columns_are_refused() -> None:

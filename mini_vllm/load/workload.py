@@ -1,10 +1,16 @@
-"""Arrival traces as iterators of TraceRequest: the public formats, and arrivals drawn at random.
+"""Arrival traces as iterators of TraceRequest: the public formats, and arrivals drawn at random;
+and prompts from files, which all arrive at once.
 
 Azure 2023 (Patel et al., Splitwise, ISCA 2024): CSV with TIMESTAMP, ContextTokens, GeneratedTokens.
 The texts are not known, so no two requests share a prefix. Mooncake (Qin et al., FAST 2025): one
 JSON object a line with timestamp (ms), input_length, output_length and hash_ids, one for every 512
 tokens of the prompt. A hash id covers its block and all before it: equal ids are equal prefixes.
 What a request generates has no id, so here no request finds it.
+
+Prompts: a text on each line, or JSONL with prompt and output_tokens (CustomDataset in
+vllm/benchmarks/datasets/datasets.py), or ShareGPT, a JSON list of conversations, whose first turn
+is a prompt and whose second says how long an answer is (ShareGPTDataset, is_valid_sequence, in the
+same file). Their lengths are words, because a client has no tokenizer.
 """
 
 import csv
@@ -18,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError, is_int, is_number, shown
-from mini_vllm.observe.files import printable, read_lines
+from mini_vllm.observe.files import MAX_LINE, printable, read_lines, read_prompts
 
 HASH_BLOCK_SIZE = 512  # tokens that a hash id of the Mooncake format stands for
 AZURE_COLUMNS = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -43,6 +49,7 @@ class TraceRequest(NamedTuple):
     output_length: int  # tokens
     # what prompts have in common, HASH_BLOCK_SIZE tokens each; () is nothing
     hash_ids: tuple[int, ...] = ()
+    prompt: str | None = None  # None: words are drawn. Its output_length may be 0: it is not said
 
 
 def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
@@ -62,7 +69,7 @@ def read_azure(lines: Iterable[str]) -> Iterator[TraceRequest]:
         stamp, input_length, output_length = row
         return datetime.fromisoformat(stamp).timestamp(), int(input_length), int(output_length), ()
 
-    return _in_order(((number, row) for number, row in rows if row), parse)
+    return _in_order(rows, parse)
 
 
 def _rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
@@ -97,9 +104,7 @@ def read_mooncake(lines: Iterable[str]) -> Iterator[TraceRequest]:
             hash_ids,
         )
 
-    return _in_order(
-        ((number, line) for number, line in enumerate(lines, 1) if line.strip()), parse
-    )
+    return _in_order(enumerate(map(str.strip, lines), 1), parse)
 
 
 def read_trace(lines: Iterable[str]) -> Iterator[TraceRequest]:
@@ -109,11 +114,39 @@ def read_trace(lines: Iterable[str]) -> Iterator[TraceRequest]:
     return (read_mooncake if first.startswith("{") else read_azure)(chain((first,), lines))
 
 
+def read_custom(lines: Iterable[str]) -> Iterator[TraceRequest]:
+    """Prompts, one a line, as read_prompts() finds them."""
+    return (TraceRequest(0.0, len(text.split()), n, (), text) for text, n in read_prompts(lines))
+
+
+def read_sharegpt(lines: Iterable[str]) -> Iterator[TraceRequest]:
+    """The conversations that have an answer, and are neither short nor long.
+
+    Raises InvalidParameterError that names the conversation, and ValueError for what is no JSON.
+    """
+
+    def parse(record: Any) -> Any:
+        texts = [turn["value"] for turn in record["conversations"][:2]]
+        lengths = [*map(_words, texts)]
+        if len(texts) < 2 or min(lengths) < 4 or lengths[0] > 1024 or sum(lengths) > 2048:
+            return None
+        return 0.0, *lengths, (), texts[0]
+
+    return _in_order(enumerate(json.loads("".join(lines)), 1), parse, "conversation")
+
+
+def _words(text: Any) -> int:
+    if not isinstance(text, str):
+        raise ValueError(f"{shown(text)} is no text")
+    return len(text.split())
+
+
 FORMATS: dict[str, Callable[[Iterable[str]], Iterator[TraceRequest]]] = {
     "auto": read_trace,
     "azure": read_azure,
     "mooncake": read_mooncake,
 }
+DATASETS = FORMATS | {"custom": read_custom, "sharegpt": read_sharegpt}
 
 
 def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
@@ -123,12 +156,14 @@ def read_file(path: Path, format: str = "auto") -> Iterator[TraceRequest]:
     """
     is_empty = True
     try:
-        for request in FORMATS[format](read_lines(path)):
+        for request in DATASETS[format](
+            read_lines(path, MAX_LINE if format in FORMATS else 1_000_000_000)
+        ):
             yield request
             is_empty = False
         if is_empty:
             raise InvalidParameterError("there is no request in it")
-    except InvalidParameterError as error:
+    except ValueError as error:
         raise InvalidParameterError(f"{printable(path)}, {error}") from error
 
 
@@ -138,20 +173,16 @@ def _integer(value: Any) -> int:
     return int(value)
 
 
-def _short(error: Exception) -> str:
-    """What an error says, which may be all that a line holds."""
-    text = str(error)
-    return text if len(text) <= 200 else text[:197] + "..."
-
-
 def _in_order(
-    numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any]
+    numbered: Iterable[tuple[int, Any]], parse: Callable[[Any], Any], what: str = "line"
 ) -> Iterator[TraceRequest]:
     """Parse line by line, and check what both formats promise."""
     first = last = None
     for number, line in numbered:
         try:
-            time, input_length, output_length, hash_ids = parse(line)
+            if not line or not (found := parse(line)):
+                continue
+            time, input_length, output_length, *rest = found
             if not (1 <= input_length <= MAX_LENGTH and 0 <= output_length <= MAX_LENGTH):
                 got = f"got {shown(input_length)} and {shown(output_length)}"
                 raise ValueError(
@@ -161,11 +192,11 @@ def _in_order(
                 raise ValueError("the arrivals must be in order of time")
         except (ValueError, KeyError, TypeError, ArithmeticError, OSError, RecursionError) as error:
             raise InvalidParameterError(
-                f"line {number}: {type(error).__name__} {_short(error)}"
+                f"{what} {number}: {type(error).__name__} {error!s:.200}"
             ) from error
         first = time if first is None else first
         last = time
-        yield TraceRequest(time - first, input_length, max(output_length, 1), hash_ids)
+        yield TraceRequest(time - first, input_length, max(output_length, 1), *rest)
 
 
 def synthetic(

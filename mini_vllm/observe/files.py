@@ -4,14 +4,15 @@ A file that is written is complete or not there: what stood under its name stays
 is on the disk.
 """
 
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from errno import EACCES
 from pathlib import Path
 
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, is_int, shown
 
 MAX_FILE_BYTES = 256 << 20  # of a file that is read whole
 MAX_LINE = 1 << 20  # characters of a line where a file is read by lines
@@ -70,6 +71,31 @@ def read_lines(path: Path, limit: int = MAX_LINE) -> Iterator[str]:
         raise InvalidParameterError(f"cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise InvalidParameterError(f"not UTF-8 text: {error}") from error
+
+
+def read_prompts(lines: Iterable[str]) -> Iterator[tuple[str, int]]:
+    """A prompt on each line, or JSONL with prompt and output_tokens if the first line begins with a
+    brace. With each its output_tokens, or 0.
+
+    Raises InvalidParameterError that names the line.
+    """
+    given = [*map(str.rstrip, lines)]
+    is_json = "".join(given).startswith("{")
+    for number, line in enumerate(given, 1):
+        if not line:
+            continue
+        try:
+            record = json.loads(line) if is_json else {"prompt": line}
+        except (ValueError, RecursionError) as error:
+            raise InvalidParameterError(f"line {number}: no JSON: {error!s:.200}") from error
+        match record:
+            case {"prompt": str(prompt)} if is_int(n := record.get("output_tokens", 0), 0):
+                yield prompt, int(n)
+            case _:
+                raise InvalidParameterError(
+                    f"line {number}: there must be a text as prompt and may be a number as "
+                    f"output_tokens, got {shown(record)}"
+                )
 
 
 def write_file(path: Path, data: str | bytes) -> None:

@@ -2,12 +2,14 @@
 preemption lost.
 """
 
+import re
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from mini_vllm.request import Request
 from mini_vllm.scheduler import SchedulerOutput
 
+REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")
 BUCKETS = ("prefill", "decode", "resumed")
 
 
@@ -46,6 +48,24 @@ class StepPlan(NamedTuple):
         for _, bucket, n in self.participants:
             counts[bucket] += n
         return counts
+
+    def as_json(self) -> dict[str, Any]:
+        """The step, with short names."""
+        participants = [
+            [short_name(name), bucket, num_tokens] for name, bucket, num_tokens in self.participants
+        ]
+        return {"step": self.step, "participants": participants, "graph": self.graph}
+
+
+def short_name(request_id: str) -> str:
+    """Six digits of a request's id; then "-2" for prompt 2 and ".1" for choice 1, if there are
+    several.
+    """
+    match = REQUEST_ID.fullmatch(request_id)
+    if match is None:
+        return request_id[:8]
+    choice, digits, prompt = match.groups()
+    return digits + (prompt or "") + (f".{choice}" if choice else "")
 
 
 def bucket_of(request: Request) -> str:

@@ -16,12 +16,12 @@ from starlette.routing import Router
 from starlette.types import Receive, Scope, Send
 
 from mini_vllm.errors import EngineDeadError
+from mini_vllm.observe.server_log import AccessLine, ThroughputLog
 from mini_vllm.serving.asgi import ON_ERROR, CancelOnDisconnect, with_request_id
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.guard import PUBLIC_PATHS, AllowedOrigins, Guard
-from mini_vllm.serving.log import AccessLine, ThroughputLog
 from mini_vllm.serving.options import ServerOptions
-from mini_vllm.serving.routes import Api
+from mini_vllm.serving.routes import ENDPOINTS, Api
 
 logger = logging.getLogger("mini_vllm")
 
@@ -55,15 +55,18 @@ class Server:
             return
         assert scope["type"] == "http"
         send = with_request_id(scope, send)
-        line = AccessLine(scope, time.monotonic) if self.api.options.access_log else None
+        line = AccessLine(scope, time.monotonic)
         num_counted = 0 if scope["path"] in UNCOUNTED_PATHS else 1
         self.num_in_flight += num_counted
         try:
-            await self.router(scope, receive, line.noting(send) if line else send)
+            await self.router(scope, receive, line.noting(send))
         finally:
             self.num_in_flight -= num_counted
-            if line:
+            if self.api.options.access_log:
                 line.write()
+            if line.status is not None and (path := scope["path"]) not in UNCOUNTED_PATHS:
+                handler = path if path in ENDPOINTS else "none"
+                self.engine.metrics.answered(handler, line.status, line.seconds)
 
     @asynccontextmanager
     async def _lifespan(self, app: object) -> AsyncGenerator[None]:

@@ -150,8 +150,8 @@ NOT_HERE = {
     "server makes no vectors and no scores",
     "/v1/(audio|images|videos|realtime)": ": this server reads and writes text alone",
     "/v1/(messages|complete)": ": this server does not speak Anthropic's API, but OpenAI's",
-    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning)": ": "
-    "this server keeps nothing between two requests",
+    "/v1/(files|batches|assistants|threads|vector_stores|uploads|conversations|fine_tuning"
+    "|responses/)": ": this server keeps nothing between two requests",
     "/api/": ": this server does not speak Ollama's API, but OpenAI's",
     "/(chat|completions|models|v1/v1)": ": the base URL of a client ends with one /v1",
 }

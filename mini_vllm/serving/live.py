@@ -32,7 +32,6 @@ POLICY = (
 MAX_ENTRIES = 64  # that a reader may be behind
 PAUSE = 0.05  # seconds between two events
 PATIENCE = 0.5  # seconds without news, after which a stream looks whether it is over
-REQUEST_ID = re.compile(r"(?:(\d+)_)?[a-z]+-(\w{6})\w*(-\d+)?")
 
 
 async def page(request: HttpRequest) -> Response:
@@ -56,17 +55,6 @@ def hash_of(tag: str, text: str) -> str:
     """The only element of this name, as a source of a content security policy."""
     (content,) = re.findall(f"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()}'"
-
-
-def short_name(request_id: str) -> str:
-    """Six digits of a request's id; then "-2" for prompt 2 and ".1" for choice 1, if there are
-    several.
-    """
-    match = REQUEST_ID.fullmatch(request_id)
-    if match is None:
-        return request_id[:8]
-    choice, digits, prompt = match.groups()
-    return digits + (prompt or "") + (f".{choice}" if choice else "")
 
 
 class StepBuffer:
@@ -98,20 +86,12 @@ class StepBuffer:
         num_dropped, self._num_dropped = self._num_dropped, 0
         self.has_news.clear()
         return {
-            "steps": [as_json(plan) | {"count": num_equal} for plan, num_equal in entries],
+            "steps": [plan.as_json() | {"count": num_equal} for plan, num_equal in entries],
             "dropped": num_dropped,
             "running": self._last.num_running,
             "waiting": self._last.num_waiting,
             "kv_cache_usage": self._last.kv_cache_usage,
         }
-
-
-def as_json(plan: StepPlan) -> dict[str, Any]:
-    """A step, with short names."""
-    participants = [
-        [short_name(name), bucket, num_tokens] for name, bucket, num_tokens in plan.participants
-    ]
-    return {"step": plan.step, "participants": participants, "graph": plan.graph}
 
 
 async def steps(engine: AsyncEngine, is_over: Callable[[], bool]) -> AsyncGenerator[bytes]:

@@ -11,7 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
@@ -36,12 +43,14 @@ COUNTS = {
     "request_prompt_tokens": "Tokens of the prompt of a request.",
     "request_generation_tokens": "Tokens of all choices of a request.",
     "request_max_num_generation_tokens": "Tokens of the longest choice of a request.",
+    "request_prefill_kv_computed_tokens": "Tokens of its prompt that were in no cache.",
     "request_params_n": "Choices that a request asks for.",
     "request_params_max_tokens": "Tokens that a choice may have.",
     "iteration_tokens_total": "Tokens of a step.",
 }
 COUNTERS = {
     "prompt_tokens": "Tokens of prompts, of requests with a token.",
+    "prompt_tokens_cached": "Those that were in the prefix cache.",
     "generation_tokens": "Tokens that were generated.",
     "num_preemptions": "Requests that gave their blocks back.",
     "prefix_cache_queries": "Tokens that were looked up in the prefix cache.",
@@ -51,6 +60,45 @@ GAUGES = {
     "num_requests_running": "Requests that hold blocks.",
     "num_requests_waiting": "Requests that wait for blocks or a place.",
     "kv_cache_usage_perc": "The share of the KV cache that is held, from 0 to 1.",
+}
+# By name: the kind, the text, the label beside the model's, and its values.
+LABELLED: dict[str, tuple[Any, str, str, tuple[str, ...]]] = {
+    "mini_vllm:step_tokens": (
+        Counter,
+        "Tokens of steps: of prompts, next ones, and what preempted requests had lost.",
+        "bucket",
+        BUCKETS,
+    ),
+    "vllm:request_success": (
+        Counter,
+        "Requests that have ended.",
+        "finished_reason",
+        ("stop", "length", "abort", "error"),
+    ),
+    "vllm:prompt_tokens_by_source": (
+        Counter,
+        "Tokens of prompts, by where their keys and values came from.",
+        "source",
+        ("local_compute", "local_cache_hit", "external_kv_transfer"),
+    ),
+    "vllm:prompt_tokens_cached_by_source": (
+        Counter,
+        "Tokens of prompts that were in a cache, by its memory.",
+        "source",
+        ("device",),
+    ),
+    "vllm:num_requests_waiting_by_reason": (
+        Gauge,
+        "Requests that wait for blocks or a place, or for something else.",
+        "reason",
+        ("capacity", "deferred"),
+    ),
+    "vllm:engine_sleep_state": (
+        Gauge,
+        "1 for the state of the engine, which does not sleep.",
+        "sleep_state",
+        ("awake", "weights_offloaded", "discard_all"),
+    ),
 }
 SPECULATION = {  # of SpeculationStats
     "num_drafts": "Times that drafts of a request were verified.",
@@ -70,6 +118,7 @@ class Flight:
     scheduled_time: float | None = None
     first_token_time: float | None = None
     last_token_time: float | None = None
+    num_cached_tokens: int = 0  # of the prompt
     num_tokens: Tally[str] = field(default_factory=Tally)  # by choice
 
 
@@ -83,6 +132,7 @@ class ServerMetrics:
         self._registry = registry = CollectorRegistry()
         self._model_name, self._speculation = model_name, speculation
         registry.register(self)
+        ProcessCollector(registry=registry)
         names = ("model_name",)
 
         def make(kind: Any, texts: dict[str, str], **options: Any) -> dict[str, Any]:
@@ -108,18 +158,23 @@ class ServerMetrics:
         self.silence = Gauge(
             "mini_vllm:engine_silence_seconds", text, names, registry=registry
         ).labels(model_name)
-        text = "Requests that have ended."
-        self._success = Counter(
-            "vllm:request_success", text, (*names, "finished_reason"), registry=registry
+        self._labelled: dict[str, dict[str, Any]] = {}  # by name and value
+        for name, (kind, text, label, values) in LABELLED.items():
+            metric = kind(name, text, (*names, label), registry=registry)
+            self._labelled[name] = {value: metric.labels(model_name, value) for value in values}
+        self._labelled["vllm:engine_sleep_state"]["awake"].set(1)
+        self._answers = Counter(
+            "http_requests",
+            "Answers by path and class of status.",
+            ("handler", "status"),
+            registry=registry,
         )
-        text = "Tokens of steps: of prompts, next ones, and what preempted requests had lost."
-        self._step_tokens = Counter(
-            "mini_vllm:step_tokens", text, (*names, "bucket"), registry=registry
+        self._durations = Histogram(
+            "http_request_duration_seconds",
+            "From a request to the end of its answer.",
+            ["handler"],
+            registry=registry,
         )
-        for reason in ("stop", "length", "abort", "error"):
-            self._success.labels(model_name, reason)
-        for bucket in BUCKETS:
-            self._step_tokens.labels(model_name, bucket)
         self._flights: dict[str, Flight] = {}
         self._last_times: dict[str, float] = {}  # by choice: when its last token came
 
@@ -130,6 +185,11 @@ class ServerMetrics:
         Gauge("vllm:cache_config_info", text, [*labels], registry=self._registry).labels(
             **labels
         ).set(1)
+
+    def answered(self, handler: str, status: int, seconds: float) -> None:
+        """An HTTP request was answered. handler: its path, if that is one of the server's."""
+        self._answers.labels(handler, f"{status // 100}xx").inc()
+        self._durations.labels(handler).observe(seconds)
 
     def started(self, requests: list[Request], name: str) -> None:
         """A request was sent to the engine, with these choices."""
@@ -143,6 +203,7 @@ class ServerMetrics:
         """The engine has spoken."""
         self._gauges["num_requests_running"].set(done.num_running)
         self._gauges["num_requests_waiting"].set(done.num_waiting)
+        self._labelled["vllm:num_requests_waiting_by_reason"]["capacity"].set(done.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
         self._speculation = done.speculation
         for i, gauge in enumerate(self._tenant_gauges):
@@ -156,7 +217,7 @@ class ServerMetrics:
             self._histograms["iteration_tokens_total"].observe(done.stats.num_scheduled_tokens)
         if done.plan is not None:
             for bucket, num_tokens in done.plan.num_tokens.items():
-                self._step_tokens.labels(self._model_name, bucket).inc(num_tokens)
+                self._labelled["mini_vllm:step_tokens"][bucket].inc(num_tokens)
 
     def took(self, request_id: str, delta: TokenDelta) -> None:
         """A choice of a request has got something. The delta has its time."""
@@ -170,7 +231,8 @@ class ServerMetrics:
             flight.scheduled_time = delta.scheduled_time
         if flight.first_token_time is None:
             flight.first_token_time = delta.time
-            self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
+            flight.num_cached_tokens = delta.num_cached_tokens
+            self._prefilled(flight)
             self._histograms["time_to_first_token_seconds"].observe(
                 delta.time - flight.arrival_time
             )
@@ -183,6 +245,16 @@ class ServerMetrics:
         else:
             self._last_times.pop(delta.request_id, None)
 
+    def _prefilled(self, flight: Flight) -> None:
+        num_computed = flight.num_prompt_tokens - flight.num_cached_tokens
+        self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
+        self._counters["prompt_tokens_cached"].inc(flight.num_cached_tokens)
+        sources = self._labelled["vllm:prompt_tokens_by_source"]
+        sources["local_compute"].inc(num_computed)
+        sources["local_cache_hit"].inc(flight.num_cached_tokens)
+        device = self._labelled["vllm:prompt_tokens_cached_by_source"]["device"]
+        device.inc(flight.num_cached_tokens)
+
     def ended(self, request_id: str, child_ids: list[str], reason: str) -> None:
         """A request is over. It may be said several times, and the first counts."""
         flight = self._flights.pop(request_id, None)
@@ -190,7 +262,7 @@ class ServerMetrics:
             return
         for child_id in child_ids:
             self._last_times.pop(child_id, None)
-        self._success.labels(self._model_name, reason).inc()
+        self._labelled["vllm:request_success"][reason].inc()
         first, last = flight.first_token_time, flight.last_token_time
         if first is None or last is None:
             return
@@ -204,6 +276,10 @@ class ServerMetrics:
             ("request_inference_time_seconds", last - scheduled),
             ("request_time_per_output_token_seconds", (last - first) / max(longest - 1, 1)),
             ("request_prompt_tokens", flight.num_prompt_tokens),
+            (
+                "request_prefill_kv_computed_tokens",
+                flight.num_prompt_tokens - flight.num_cached_tokens,
+            ),
             ("request_generation_tokens", flight.num_tokens.total()),
             ("request_max_num_generation_tokens", longest),
         ):

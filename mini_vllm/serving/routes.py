@@ -35,6 +35,7 @@ from mini_vllm.serving.openai.protocol import (
     Completion,
     CompletionRequest,
     DetokenizeRequest,
+    GenerateRequest,
     Health,
     Load,
     Model,
@@ -47,6 +48,12 @@ from mini_vllm.serving.openai.protocol import (
     Tokens,
     Version,
     parse,
+)
+from mini_vllm.serving.openai.responses import (
+    ModelResponse,
+    ResponseAnswer,
+    ResponsesRequest,
+    in_words_of_responses,
 )
 from mini_vllm.serving.options import ServerOptions
 
@@ -105,10 +112,10 @@ class Api:
 
         asked = await read(parsed) if len(body) > SMALL_BODY_BYTES else parsed()
         self._check_model(asked.model)
-        if isinstance(asked, SharedRequest):
+        if isinstance(asked, GenerateRequest):
             asked.request_id = name_request(request.scope, asked.request_id)
-        if self.options.tenants and isinstance(asked, SharedRequest):
-            asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
+            if self.options.tenants:
+                asked.cache_salt = salt_of(request.scope["tenant"], asked.cache_salt)
         return asked
 
     def _check_ready(self) -> None:
@@ -224,6 +231,15 @@ class Api:
         answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
         return await self._respond(answer, [(prompt, params)], asked)
 
+    async def responses(self, asked: ResponsesRequest, read: Read) -> ModelResponse | EventStream:
+        """Answer items of a conversation."""
+        with in_words_of_responses():
+            chat = await read(asked.as_chat)
+            prompt, params, form = await read_chat(self.engine, chat, read)
+            head = self._head("resp", chat)
+            answer = ResponseAnswer(asked, params, form, *head, chat, self._tokenizer)
+            return await self._respond(answer, [(prompt, params)], chat)
+
     async def render_chat(self, asked: ChatCompletionRequest, read: Read) -> Rendered:
         """The token ids of a conversation's prompt, by which a router knows what is cached where.
 
@@ -280,6 +296,7 @@ ENDPOINTS: dict[str, Callable[..., Any]] = {
     "/v1/models": Api.models,
     "/v1/chat/completions": Api.chat_completions,
     "/v1/completions": Api.completions,
+    "/v1/responses": Api.responses,
     "/v1/chat/completions/render": Api.render_chat,
     "/v1/completions/render": Api.render_completion,
     "/tokenize": Api.tokenize,

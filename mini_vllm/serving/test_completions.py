@@ -14,11 +14,13 @@ from urllib.request import Request, urlopen
 
 import openai
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.frontend.tokenizer import TokenNames
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.openai.answers import pieces_in
+from mini_vllm.serving.routes import ENDPOINTS
 
 PROMPT = "A KV block is a fixed-size piece of"
 NAMES = re.compile(r"vllm:\w+")
@@ -309,8 +311,8 @@ def test_metrics_count_each_request_once(serve: Any) -> None:
     assert 'num_gpu_blocks="199"' in config
 
 
-# What dashboards for vLLM 0.33.0 ask for, and what a server without LoRA, images, pooling, sleep
-# and connectors can tell.
+# What the dashboards for vLLM 0.33.0 ask for in the panels that need no option of the server, and
+# what a server without LoRA, images and connectors can tell.
 OF_DASHBOARDS = """
     num_requests_running num_requests_waiting kv_cache_usage_perc prefix_cache_queries_total
     prefix_cache_hits_total num_preemptions_total prompt_tokens_total generation_tokens_total
@@ -319,12 +321,61 @@ OF_DASHBOARDS = """
     time_to_first_token_seconds inter_token_latency_seconds request_time_per_output_token_seconds
     e2e_request_latency_seconds request_queue_time_seconds request_inference_time_seconds
     request_prefill_time_seconds request_decode_time_seconds cache_config_info
+    num_requests_waiting_by_reason engine_sleep_state prompt_tokens_by_source_total
+    prompt_tokens_cached_total prompt_tokens_cached_by_source_total
+    request_prefill_kv_computed_tokens
+""".split()
+OF_THE_PROCESS = """
+    http_requests_total http_request_duration_seconds process_cpu_seconds_total process_open_fds
+    process_resident_memory_bytes process_start_time_seconds process_max_fds
 """.split()
 
 
 def test_dashboards_of_vllm_find_their_figures(live: LiveServer) -> None:
-    known = {re.sub("[{ ].*|_(sum|count|bucket){.*", "", name) for name in figures(live)}
-    assert {f"vllm:{name}" for name in OF_DASHBOARDS} <= known
+    with openai.OpenAI(base_url=f"{live.url}/v1", api_key="none", max_retries=0) as client:
+        client.completions.create(model="tiny", prompt="a b", max_tokens=1)
+        with pytest.raises(openai.NotFoundError):
+            client.completions.create(model="another", prompt="a b")
+    with pytest.raises(HTTPError):
+        urlopen(f"{live.url}/some/path/of/a/stranger", timeout=60)
+    live.assert_idle()
+    with urlopen(f"{live.url}/metrics", timeout=60) as answer:
+        families = {
+            each.name: each for each in text_string_to_metric_families(answer.read().decode())
+        }
+    known = {sample.name for family in families.values() for sample in family.samples}
+    known |= families.keys()
+    assert {f"vllm:{name}" for name in OF_DASHBOARDS} | {*OF_THE_PROCESS} <= known
+    answers = {
+        (sample.labels["handler"], sample.labels["status"])
+        for sample in families["http_requests"].samples
+        if sample.name == "http_requests_total"
+    }
+    assert answers >= {("/v1/completions", "2xx"), ("/v1/completions", "4xx"), ("none", "4xx")}
+    assert not [path for path, _ in answers if path not in {*ENDPOINTS, "none"}]
+
+
+def test_each_token_of_a_prompt_has_one_source(serve: Any) -> None:
+    server: LiveServer = serve()
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        for _ in range(2):
+            answer = client.completions.create(
+                model="tiny", prompt="a KV block " * 20, max_tokens=2
+            )
+    server.assert_idle()
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens_details is not None
+    num_cached = answer.usage.prompt_tokens_details.cached_tokens
+    assert num_cached
+    found = figures(server)
+    num_computed = 2 * answer.usage.prompt_tokens - num_cached
+    by_source = 'vllm:prompt_tokens_by_source_total{source="'
+    assert found[f'{by_source}local_cache_hit"}}'] == num_cached
+    assert found[f'{by_source}local_compute"}}'] == num_computed
+    assert found["vllm:prompt_tokens_cached_total"] == num_cached
+    assert found["vllm:request_prefill_kv_computed_tokens_sum"] == num_computed
+    assert found['vllm:num_requests_waiting_by_reason{reason="capacity"}'] == 0
+    assert found['vllm:engine_sleep_state{sleep_state="awake"}'] == 1
 
 
 def test_metrics_count_drafts(serve: Any) -> None:

@@ -9,8 +9,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from mini_vllm.observe.server_log import ThroughputLog
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.log import ThroughputLog
 from mini_vllm.serving.messages import StepDone
 
 LINE = re.compile(

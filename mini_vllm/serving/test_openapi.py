@@ -53,6 +53,7 @@ def test_the_document_is_served_and_its_schemas_are_schemas(live: LiveServer) ->
         "/version",
         "/v1/chat/completions",
         "/v1/completions",
+        "/v1/responses",
         "/tokenize",
         "/detokenize",
     }
@@ -129,6 +130,7 @@ def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int)
     routes = {
         "/v1/chat/completions": ("ChatCompletionRequest", {"messages": QUESTION, "max_tokens": 2}),
         "/v1/completions": ("CompletionRequest", {"prompt": "a", "max_tokens": 2}),
+        "/v1/responses": ("ResponsesRequest", {"input": "a", "max_output_tokens": 2}),
         "/tokenize": ("TokenizeRequest", {"prompt": "a"}),
         "/detokenize": ("DetokenizeRequest", {"tokens": [70]}),
     }
@@ -141,6 +143,8 @@ def test_any_body_gets_an_answer_or_a_refusal(live: LiveServer, num_bodies: int)
         if body.get("max_tokens") in (None, 2**63, 2**64) or body.get("max_completion_tokens"):
             body["max_tokens"] = 2
             body.pop("max_completion_tokens", None)
+        if body.get("max_output_tokens", 2) is None:
+            body["max_output_tokens"] = 2
         status, answer = call(live, path, body)
         statuses.add(status)
         assert status in (200, 400, 404), (body, answer)

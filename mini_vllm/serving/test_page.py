@@ -19,9 +19,9 @@ from typing import Any
 
 import pytest
 
-from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.observe.step_plan import StepPlan, short_name
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.live import MAX_ENTRIES, PAGE, StepBuffer, short_name
+from mini_vllm.serving.live import MAX_ENTRIES, PAGE, StepBuffer
 from mini_vllm.serving.messages import StepDone
 
 CHROMIUM = next(

@@ -92,6 +92,10 @@ class GrammarGate(Part):
         self._grammars.pop(request.request_id, None)
         self._failed.pop(request, None)
 
+    def needs_tokens(self) -> bool:
+        """A mask depends on all tokens before it."""
+        return bool(self._grammars)
+
     # --- waiting for the grammar ------------------------------------------------------------------
 
     def may_admit(self, request: Request) -> bool:

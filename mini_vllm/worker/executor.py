@@ -7,7 +7,9 @@ determine_available_memory, initialize_from_config, execute_model).
 """
 
 from abc import ABC, abstractmethod
-from concurrent.futures import Future
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mini_vllm.errors import InvalidParameterError, shown
@@ -16,6 +18,9 @@ from mini_vllm.step import ModelInfo, StepInput, StepOutput
 if TYPE_CHECKING:
     from mini_vllm.config import EngineConfig
     from mini_vllm.worker.memory import KVCachePlan
+
+# stands for a token that a step in flight samples, until the executor puts it in
+PLACEHOLDER = -2
 
 
 class Executor(ABC):
@@ -58,9 +63,16 @@ class Executor(ABC):
 
 
 class InProcessExecutor(Executor):
-    """A step has run when execute() returns."""
+    """A step has run when execute() returns; with async_scheduling it runs in a thread."""
+
+    def __init__(self, config: "EngineConfig") -> None:
+        super().__init__(config)
+        self._thread = ThreadPoolExecutor(1, "steps") if config.async_scheduling else None
+        self._last_token_ids: dict[str, int] = {}  # by request: what was sampled for it last
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
+        if self._thread is not None:
+            return self._thread.submit(self._run_fed, step)
         future: Future[StepOutput] = Future()
         try:
             refuse_unknown_tokens(step)
@@ -68,6 +80,19 @@ class InProcessExecutor(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+    def _run_fed(self, step: StepInput) -> StepOutput:
+        """Run a step that was decided before the tokens of the one before it were known."""
+        refuse_unknown_tokens(step)
+        last = self._last_token_ids
+        if step.forget_all:
+            last.clear()
+        for request_id in step.finished_req_ids:
+            last.pop(request_id, None)
+        result = self.run(with_sampled(step, last))
+        last |= {name: tokens[-1].token_id for name, tokens in result.tokens.items()}
+        last |= dict.fromkeys(result.errors, 0)  # what is computed behind it is dropped
+        return result
 
     @abstractmethod
     def run(self, step: StepInput) -> StepOutput:
@@ -77,7 +102,23 @@ class InProcessExecutor(Executor):
         """Nothing is under way."""
 
     def shutdown(self) -> None:
-        """Nothing runs; the memory goes with the object."""
+        """The memory goes with the object."""
+        if self._thread is not None:
+            self._thread.shutdown()
+
+
+def with_sampled(step: StepInput, last_token_ids: Mapping[str, int]) -> StepInput:
+    """The step with each placeholder, which is its chunk's last token, replaced by what was sampled
+    for the request last.
+    """
+    if PLACEHOLDER not in step.token_ids:
+        return step
+    token_ids, end = list(step.token_ids), 0
+    for request_id, n in zip(step.req_ids, step.num_scheduled_tokens, strict=True):
+        end += n
+        if token_ids[end - 1] == PLACEHOLDER:
+            token_ids[end - 1] = last_token_ids[request_id]
+    return replace(step, token_ids=tuple(token_ids))
 
 
 def refuse_unknown_tokens(step: StepInput) -> None:

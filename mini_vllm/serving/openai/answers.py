@@ -16,6 +16,7 @@ from mini_vllm.frontend.assistant_parser import AssistantForm, AssistantParser
 from mini_vllm.frontend.output_processor import CompletionOutput, RequestOutput
 from mini_vllm.frontend.tokenizer import TextOffset, Tokenizer, TokenNames
 from mini_vllm.serving.openai.protocol import (
+    ApiError,
     ChatCompletionRequest,
     ChatLogprob,
     CompletionLogprobs,
@@ -32,8 +33,9 @@ Json = dict[str, Any]
 
 
 def event(data: Mapping[str, object]) -> bytes:
-    """A server-sent event."""
-    return b"data: " + orjson.dumps(data) + b"\n\n"
+    """A server-sent event. One that has a type says it as its name, too."""
+    name = f"event: {data['type']}\n".encode() if "type" in data else b""
+    return name + b"data: " + orjson.dumps(data) + b"\n\n"
 
 
 class Answer:
@@ -45,6 +47,7 @@ class Answer:
     kind = ""
     chunk_kind = ""
     prompt_field = ""  # of the request
+    end = b"data: [DONE]\n\n"  # of a stream
 
     def __init__(
         self,
@@ -84,6 +87,10 @@ class Answer:
     def last_chunks(self) -> list[Json]:
         """What stands behind all deltas: the usage, if it was asked for."""
         return [self._chunk([]) | {"usage": self._usage()}] if self._tells_usage else []
+
+    def failed(self, refused: ApiError) -> Any:
+        """What ends a stream that has begun."""
+        return refused.body
 
     def _count(self, prompt: int, output: RequestOutput) -> list[CompletionOutput]:
         before = self._prompts.get(prompt, (0, 0))

@@ -15,13 +15,15 @@ from mini_vllm.errors import shown
 
 logger = logging.getLogger("mini_vllm")
 
+Reasons = tuple[tuple[Any, ...], str]  # neutral values of a field, and why another one is refused
+
 # Whatever their values are, no answer is another one. The log does not name them.
 WITHOUT_EFFECT = frozenset(
     "guided_decoding_backend metadata prediction prompt_cache_key prompt_cache_retention "
     "safety_identifier service_tier store stream_reasoning".split()
 )
 # By field: the values that change nothing, beside null, and why another one is refused.
-NEUTRAL: Mapping[str, tuple[tuple[Any, ...], str]] = {
+NEUTRAL: Mapping[str, Reasons] = {
     "audio": ((), "this server writes text alone"),
     "best_of": ((1,), "every choice is returned: use n"),
     "chat_template": ((), "the checkpoint's own template is used"),
@@ -62,15 +64,17 @@ FIELDS_OF_A_TOOL = ("type", "function")
 FIELDS_OF_A_FUNCTION = ("name", "description", "parameters", "strict", "return")
 
 
-def without_foreign(body: Mapping[str, Any], known: Set[str]) -> dict[str, Any]:
+def without_foreign(
+    body: Mapping[str, Any], known: Set[str], neutral: Mapping[str, Reasons]
+) -> dict[str, Any]:
     """A body without what changes nothing in it. The log names the fields of it that are not known.
 
     Raises ValueError with a field and a reason if one asks for what is not here.
     """
-    for name, why in find_refused(body):
+    for name, why in find_refused(body, neutral):
         raise ValueError(name, why)
-    tell_left_out(body.keys() - known - WITHOUT_EFFECT - NEUTRAL.keys())
-    found = {name: value for name, value in body.items() if name not in NEUTRAL}
+    tell_left_out(body.keys() - known - WITHOUT_EFFECT - neutral.keys())
+    found = {name: value for name, value in body.items() if name not in neutral}
     if isinstance(tools := found.get("tools"), list):
         found["tools"] = [known_of_a_tool(tool) for tool in tools]
     return found
@@ -80,16 +84,19 @@ def known_of_a_tool(tool: Any) -> Any:
     """What a chat template may see of a tool: the cache_control of another server is not in it."""
     if not isinstance(tool, dict):
         return tool
-    found = {name: tool[name] for name in FIELDS_OF_A_TOOL if name in tool}
+    known = FIELDS_OF_A_TOOL if "function" in tool else ("type", *FIELDS_OF_A_FUNCTION)
+    found = {name: tool[name] for name in known if name in tool}
     if isinstance(function := found.get("function"), dict):
         found["function"] = {n: function[n] for n in FIELDS_OF_A_FUNCTION if n in function}
     return found
 
 
-def find_refused(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def find_refused(
+    body: Mapping[str, Any], neutral: Mapping[str, Reasons]
+) -> Iterator[tuple[str, str]]:
     """The fields of a body that ask for what is not here, and why it is not."""
-    for name in NEUTRAL:
-        if (why := why_not(NEUTRAL, name, body)) and not is_neutral_best_of(name, body):
+    for name in neutral:
+        if (why := why_not(neutral, name, body)) and not is_neutral_best_of(name, body):
             yield name, why
     messages = body.get("messages")
     for number, message in enumerate(messages if isinstance(messages, list) else ()):
@@ -98,9 +105,7 @@ def find_refused(body: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 yield f"messages[{number}].{name}", why
 
 
-def why_not(
-    table: Mapping[str, tuple[tuple[Any, ...], str]], name: str, given: Mapping[str, Any]
-) -> str | None:
+def why_not(table: Mapping[str, Reasons], name: str, given: Mapping[str, Any]) -> str | None:
     """Why the value of a field is refused; None if it asks for nothing."""
     values, why = table[name]
     value = given.get(name)

@@ -54,8 +54,8 @@ class Generation:
             if not has_begun:
                 raise refused from error
             log_failure(refused, error, self.asked.request_id or "")
-            yield event(refused.body)
-        yield b"data: [DONE]\n\n"
+            yield event(self.answer.failed(refused))
+        yield self.answer.end
 
     async def _outputs(self) -> AsyncGenerator[tuple[int, RequestOutput]]:
         """The outputs of all prompts as they come, each with the number of its prompt.

@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
+    ClassVar,
     Literal,
     NotRequired,  # pydantic reads these alone before Python 3.12
     TypeVar,
 )
 
 from pydantic import (
+    AliasChoices,
     BaseModel,
     ConfigDict,
     Field,
@@ -29,7 +31,7 @@ from typing_extensions import TypedDict
 
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
-from mini_vllm.serving.openai.foreign_fields import without_foreign
+from mini_vllm.serving.openai.foreign_fields import NEUTRAL, without_foreign
 from mini_vllm.structured.schema import MAX_BYTES, MAX_VALUES
 
 ERROR_TYPES = {401: "authentication_error", 404: "not_found_error", 429: "rate_limit_error"}
@@ -155,15 +157,15 @@ Prompts = Field(min_length=1, max_length=1 << 20)
 class ModelRequest(Strict):
     """What every request may say: for which model it is. None is as good as absent."""
 
+    NEUTRAL: ClassVar = NEUTRAL
     model: str | None = None
 
 
-class SharedRequest(ModelRequest):
-    """The fields of chats and completions."""
+class GenerateRequest(ModelRequest):
+    """The fields of all requests for a text."""
 
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     top_k: Annotated[int, Field(ge=-1)] | None = None
@@ -188,9 +190,6 @@ class SharedRequest(ModelRequest):
     presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
-    """The newer name of max_tokens."""
     ignore_eos: bool | None = None
     user: str | None = None
     """The client's name for its user. The server does not look at it."""
@@ -200,13 +199,7 @@ class SharedRequest(ModelRequest):
     """Requests with other salts share no blocks with this one."""
     priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
     """Lower is sooner, with --policy priority."""
-    response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputsField | None = None
-    guided_json: dict[str, Any] | FormText | None = None
-    """This and the next three: vLLM's older names for the fields of structured_outputs."""
-    guided_regex: FormText | None = None
-    guided_choice: Choices | None = None
-    guided_grammar: FormText | None = None
 
     @field_validator(*MOST, mode="before")
     @classmethod
@@ -215,6 +208,21 @@ class SharedRequest(ModelRequest):
         if isinstance(given, list | dict) and len(given) > most:
             raise ValueError(f"at most {most} {what} are allowed")
         return given
+
+
+class SharedRequest(GenerateRequest):
+    """The fields of chats and completions."""
+
+    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=0)] | None = None
+    """The newer name of max_tokens."""
+    response_format: ResponseFormat | None = None
+    guided_json: dict[str, Any] | FormText | None = None
+    """This and the next three: vLLM's older names for the fields of structured_outputs."""
+    guided_regex: FormText | None = None
+    guided_choice: Choices | None = None
+    guided_grammar: FormText | None = None
 
     @property
     def asked_max_tokens(self) -> int | None:
@@ -274,18 +282,28 @@ class SharedRequest(ModelRequest):
         return self.model_dump(include={"cache_salt", "priority"}, exclude_none=True)
 
 
+TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text", "summary_text")
+
+
 class TextPart(Strict):
     """A part of a message. There are parts of text alone."""
 
-    type: Literal["text"]
-    text: str
+    type: Literal[TEXTS]  # type: ignore[valid-type]
+    text: Annotated[str, Field(validation_alias=AliasChoices("text", "refusal"))]
+    annotations: list[Any] | None = None
+    logprobs: list[Any] | None = None
 
     @model_validator(mode="before")
     @classmethod
     def _is_text(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("type") != "text":
+        if isinstance(given, dict) and given.get("type") not in TEXTS:
             raise ValueError("only parts of text can be read, of the type 'text'")
         return given
+
+
+def text_of(content: str | list[TextPart]) -> str:
+    """The text of all parts."""
+    return content if isinstance(content, str) else "\n".join(part.text for part in content)
 
 
 class CalledFunction(Strict):
@@ -336,8 +354,7 @@ class ChatMessage(Strict):
 
     def for_template(self) -> dict[str, Any]:
         """As chat templates know messages."""
-        content = self.content or self.refusal or ""
-        text = "\n".join(part.text for part in content) if isinstance(content, list) else content
+        text = text_of(self.content or self.refusal or "")
         role = "system" if self.role == "developer" else self.role
         message = self.model_dump(exclude_none=True, exclude={"reasoning", "refusal"})
         if self.reasoning is not None:
@@ -458,7 +475,7 @@ def parse(kind: type[ModelRequest], body: object, *, strict: bool = False) -> An
     """
     if not strict and isinstance(body, dict):
         try:
-            body = without_foreign(body, kind.model_fields.keys())
+            body = without_foreign(body, kind.model_fields.keys(), kind.NEUTRAL)
         except ValueError as error:
             param, why = error.args
             raise ApiError(400, f"{param} has no use here: {why}", param=param) from None

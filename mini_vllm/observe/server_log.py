@@ -6,29 +6,29 @@ Source: LoggingStatLogger in vllm/v1/metrics/loggers.py, whose words it has.
 
 import logging
 from collections.abc import Callable
-
-from starlette.types import Message, Scope, Send
-
-from mini_vllm.frontend.output_processor import RequestOutput
-from mini_vllm.serving.async_engine import AsyncEngine
-from mini_vllm.serving.messages import StepDone
+from typing import Any
 
 logger = logging.getLogger("mini_vllm.serving")
 
 
 class AccessLine:
-    """The line of one request. clock: in seconds."""
+    """The line of one request. scope: of ASGI; clock: in seconds."""
 
-    def __init__(self, scope: Scope, clock: Callable[[], float]) -> None:
+    def __init__(self, scope: Any, clock: Callable[[], float]) -> None:
         self._scope, self._clock, self._start = scope, clock, clock()
-        self._status = "-"  # of a client that has left before it was answered
+        self.status: int | None = None  # of a client that has left before it was answered
 
-    def noting(self, send: Send) -> Send:
+    @property
+    def seconds(self) -> float:
+        """Since the request came."""
+        return self._clock() - self._start
+
+    def noting(self, send: Any) -> Any:
         """Sends the same, and notes the status."""
 
-        async def send_noted(message: Message) -> None:
+        async def send_noted(message: Any) -> None:
             if message["type"] == "http.response.start":
-                self._status = message["status"]
+                self.status = message["status"]
             await send(message)
 
         return send_noted
@@ -39,23 +39,28 @@ class AccessLine:
         The path stands there as it was sent, so it has no character that a terminal obeys; what is
         behind a question mark is left out.
         """
-        scope, seconds = self._scope, self._clock() - self._start
+        scope = self._scope
         client = "{}:{}".format(*scope["client"] or ("-", "-"))
         path = scope["raw_path"][:200].decode("ascii", "replace")
         asked = f'"{scope["method"]} {path} HTTP/{scope["http_version"]}"'
         logger.info(
-            "%s - %s %s %.3f s %s", client, asked, self._status, seconds, scope["request_id"]
+            "%s - %s %s %.3f s %s",
+            client,
+            asked,
+            self.status or "-",
+            self.seconds,
+            scope["request_id"],
         )
 
 
 class ThroughputLog:
-    """Counts the tokens of an engine's steps, between two lines."""
+    """Counts the tokens of an engine's steps, between two lines. engine: an AsyncEngine."""
 
     INTERVAL = 10.0  # seconds
 
-    def __init__(self, engine: AsyncEngine) -> None:
+    def __init__(self, engine: Any) -> None:
         self._clock = engine.clock
-        self._last: StepDone | None = None
+        self._last: Any = None  # StepDone
         self._begin()
         engine.listeners.append(self._take)
 
@@ -63,7 +68,7 @@ class ThroughputLog:
         self._since = self._clock()
         self._num_prompt = self._num_generated = self._queries = self._hits = 0
 
-    def _take(self, done: StepDone, outputs: list[RequestOutput]) -> None:
+    def _take(self, done: Any, outputs: object) -> None:
         self._last = done
         self._num_generated += sum(len(delta.tokens) for delta in done.deltas)
         if done.plan is not None and done.stats is not None:

@@ -1,0 +1,243 @@
+"""One step ahead: vLLM's own decisions, and the same tokens as without it."""
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from labkit.compare.replay import find_trace_files, read_traces, replay
+from mini_vllm import LLM
+from mini_vllm.engine.ahead import AsyncScheduler
+from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.test_steps_in_flight import FeedingExecutor, core_of
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.params import SamplingParams
+from mini_vllm.policies.registry import get_scheduler_cls
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
+from mini_vllm.step import StepInput, StepOutput
+
+TRACES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-async")
+
+
+@pytest.mark.parametrize("file", TRACES, ids=lambda file: file.stem)
+def test_every_decision_is_vllms(file: Path) -> None:
+    failed = [
+        f"{trace['name']}: {difference}"
+        for trace in read_traces(file)
+        if (difference := replay(trace))
+    ]
+    assert not failed, "\n".join(failed)
+
+
+# One rule at a time is broken.
+def drop_late_tokens(self: Any, request: Request, token_ids: Sequence[int]) -> bool:
+    return False
+
+
+def forget_the_end(self: Any, request: Request) -> int:
+    return request.num_tokens + self.num_output_placeholders[request]
+
+
+def keep_placeholders(self: Any, request: Request) -> None:
+    Scheduler._preempt(self, request)
+
+
+RULES: dict[str, Any] = {"_ends": drop_late_tokens, "_target": forget_the_end}
+RULES["_preempt"] = keep_placeholders
+
+
+@pytest.mark.parametrize("method", RULES)
+def test_a_broken_rule_is_seen(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AsyncScheduler, method, RULES[method])
+    assert any(replay(trace) for file in TRACES for trace in read_traces(file))
+
+
+def test_a_block_that_was_in_flight_gets_its_name_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache_blocks = KVCacheManager.cache_blocks
+    monkeypatch.setattr(
+        KVCacheManager,
+        "cache_blocks",
+        lambda self, request, num_in_flight: cache_blocks(self, request),
+    )
+    assert any(replay(trace) for file in TRACES for trace in read_traces(file))
+
+
+class Watched(AsyncScheduler):
+    """Counts what happens one step ahead, so that a test can say that it did."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.seen: Counter[str] = Counter()
+
+    def schedule(self) -> SchedulerOutput:
+        output = super().schedule()
+        self.seen["overlapping"] += len(self._begun) > 1
+        return output
+
+    def _target(self, request: Request) -> int:
+        target = super()._target(request)
+        waits = self.num_output_placeholders[request] > 0
+        self.seen["passed over"] += waits and target == request.num_computed_tokens
+        return target
+
+    def _preempt(self, request: Request) -> None:
+        self.seen["preempted in flight"] += self.num_output_placeholders[request] > 0
+        super()._preempt(request)
+
+
+def watched(name: str) -> type[SchedulerInterface]:
+    base: Any = get_scheduler_cls(name)
+    return type(f"Watched{base.__name__}", (Watched, base), {})
+
+
+def random_workload(seed: int) -> list[tuple[list[int], SamplingParams]]:
+    rng = random.Random(seed)
+    shared = [rng.randrange(3, 90) for _ in range(12)]
+    found = []
+    for i in range(rng.randint(2, 9)):
+        own = [rng.randrange(3, 90) for _ in range(rng.randint(1, 16))]
+        prompt = [*shared[: rng.choice((0, 0, 8, 12))], *own]
+        params = SamplingParams(
+            temperature=rng.choice((0.0, 1.0)),
+            seed=i,
+            max_tokens=rng.randint(1, 20),
+            stop_token_ids=rng.sample(range(10, 260), 20),
+        )
+        found.append((prompt, params))
+    return found
+
+
+def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = None) -> Any:
+    """Requests that arrive over time; with aborts, those that were not aborted. All their tokens
+    were told.
+    """
+    arrivals = random.Random(-seed)
+    requests = [
+        Request(str(i), prompt, params) for i, (prompt, params) in enumerate(random_workload(seed))
+    ]
+    todo, gone, told = list(requests), set(), dict[str, list[int]]()
+    for _ in range(2000):
+        if not todo and not core.has_unfinished_requests():
+            break
+        while todo and (arrivals.random() < 0.4 or not core.has_unfinished_requests()):
+            core.add([todo.pop(0)])
+        for delta in core.step():
+            told.setdefault(delta.request_id, []).extend(token.token_id for token in delta.tokens)
+        if aborts and aborts.random() < 0.1:
+            gone.add(str(aborts.randrange(len(requests))))
+            core.finish(gone, "abort")
+    live = [request for request in requests if request.request_id not in gone]
+    assert {request.request_id: request.output_token_ids for request in live} == {
+        request.request_id: told[request.request_id] for request in live
+    }
+    return {
+        request.request_id: (request.output_token_ids, request.finish_reason) for request in live
+    }
+
+
+TIGHT = {"num_kv_blocks": 14, "max_num_seqs": 5, "max_num_batched_tokens": 24}
+MODES: dict[str, dict[str, Any]] = {
+    "v1": {},
+    "swap": {"preemption_mode": "swap", "num_cpu_blocks": 40},
+    "prefill_first": {"scheduler": "prefill_first"},
+    "nano_vllm": {"scheduler": "nano_vllm", "max_num_batched_tokens": 48},
+    "tenants": {"scheduler": "tenants"},
+    "warm_first": {"scheduler": "warm_first"},
+}
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(name, marks=() if name in ("v1", "swap") else pytest.mark.slow)
+        for name in MODES
+    ],
+)
+def test_one_step_ahead_gives_the_same_tokens(mode: str, silent_log: None) -> None:
+    """20 random workloads in a pool that is tight, some with aborts, some on a device that fails at
+    times.
+    """
+    options = TIGHT | MODES[mode] | {"async_scheduling": True}
+    scheduler_cls = watched(options.get("scheduler", "v1"))
+    seen: Counter[str] = Counter()
+    for seed in range(20):
+        expected = run_workload(
+            core_of(get_scheduler_cls("v1"), executor_cls=FeedingExecutor, **TIGHT), seed
+        )
+        core: Any = core_of(scheduler_cls, executor_cls=FeedingExecutor, **options)
+        rng = random.Random(seed)
+        if seed % 4 == 1:
+            failing = iter([rng.random() < 0.15 for _ in range(60)])
+            core.executor.fails = lambda failing=failing: next(failing, False)
+        found = run_workload(core, seed, rng if seed % 4 == 2 else None)
+        assert found == {name: expected[name] for name in found}, seed
+        scheduler = core.scheduler
+        assert (
+            scheduler.kv_cache_manager.num_free_blocks
+            == scheduler.kv_cache_manager.num_usable_blocks
+        )
+        seen += scheduler.seen
+    assert seen["preempted in flight"] > 3
+    assert seen["passed over"] > 10
+    assert seen["overlapping"] > 200
+
+
+def test_the_next_step_is_decided_while_one_computes() -> None:
+    """The device waits until the host has decided again; without a step ahead it would wait for
+    ever.
+    """
+    next_is_decided = threading.Semaphore(0)
+    waited: list[bool] = []
+    num_begun: list[int] = []
+
+    class Waiting(FeedingExecutor):
+        def execute(self, step: StepInput) -> "Future[StepOutput]":
+            if num_begun:
+                next_is_decided.release()
+            num_begun.append(1)
+            return super().execute(step)
+
+        def run(self, step: StepInput) -> StepOutput:
+            if len(waited) < 5:  # the last step of a run has none behind it
+                waited.append(next_is_decided.acquire(timeout=30))
+            return super().run(step)
+
+    core = core_of(Scheduler, executor_cls=Waiting, async_scheduling=True)
+    core.add([Request("a", [5] * 9, SamplingParams(max_tokens=20, temperature=0))])
+    while core.has_unfinished_requests():
+        core.step()
+    assert waited == [True] * 5
+
+
+def test_a_model_gives_the_same_tokens() -> None:
+    """With everything that looks back at tokens: penalties, log-probabilities, stops, grammars."""
+    kinds: list[dict[str, Any]] = [
+        {"temperature": 0, "repetition_penalty": 1.3, "logprobs": 2},
+        {"temperature": 1, "seed": 3, "n": 2},
+        {"temperature": 0, "stop": ["."], "prompt_logprobs": 1},
+        {"temperature": 1, "seed": 5, "structured": {"regex": "(yes|no), [a-z]{3,9}"}},
+    ]
+    params = [SamplingParams(max_tokens=24, **kind) for kind in kinds]
+    prompts = ["Once upon a time", "A girl named Lily", "Once upon a time there", "The dog"]
+    found = []
+    for is_ahead in (False, True):
+        llm = LLM("tiny", device="cpu", async_scheduling=is_ahead, num_kv_blocks=40)
+        outputs = llm.generate(prompts, params)
+        found.append([(each.prompt_logprobs, each.outputs) for each in outputs])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    "options", [{"scheduler": "sequence_group"}, {"speculative": "ngram"}], ids=str
+)
+def test_what_needs_the_tokens_in_flight_is_refused_by_name(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match="async_scheduling"):
+        LLM("tiny", device="cpu", async_scheduling=True, **options)
