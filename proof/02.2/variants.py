@@ -95,7 +95,7 @@ class BlockPool(ReferenceBlockPool):
     def get_new_blocks(self, num_blocks: int) -> list[KVCacheBlock]:
         chosen = self.free_queue.block_ids()[:num_blocks]
         if len(chosen) < num_blocks:
-            raise ValueError("too few blocks are free")
+            raise ValueError
         blocks = [self.blocks[block_id] for block_id in chosen]
         self.touch(blocks)
         for block in blocks:

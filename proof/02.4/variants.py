@@ -209,7 +209,7 @@ class KVCacheManager(ReferenceKVCacheManager):
 
 
 # === withdraws_before_it_releases
-"""New content is published where a block has no hash yet; free withdraws first, so such blocks go to the front of the queue."""
+"""New content is published where a block has no hash yet; free first withdraws and releases what was not written, a block at a time."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -252,8 +252,9 @@ class KVCacheManager(ReferenceKVCacheManager):
             return
         table = self._tables.pop(request.request_id)
         if not request.is_finished:
-            for block in table[request.num_computed_tokens // self.block_size :]:
-                self.block_pool.uncache_block(block)
+            for _ in table[request.num_computed_tokens // self.block_size :]:
+                self.block_pool.uncache_block(table[-1])
+                self.block_pool.free_blocks([table.pop()])
         self.block_pool.free_blocks(table)
 
 

@@ -3,7 +3,7 @@
 from math import exp, nan
 from random import Random
 
-from labkit import LabFailure, attempt, cases, check, concept, search
+from labkit import LabFailure, attempt, cases, check, concept, far, search
 
 NO_BLOCK = 2**30  # the id of a block that is not there
 
@@ -166,7 +166,7 @@ def test_scores_of_heads(lab, case):
     invariant="I1",
     illustrates=True,
 )
-@cases(beyond_float16=7e4, thirty_thousand_below=-3.1e4, far_below=-1e30, far_above=1e30)
+@cases(beyond_float16=7e4, thirty_thousand_below=-3.1e4, far_below=-2e38, far_above=2e38)
 def test_scores_of_any_size(lab, case):
     """Three positions have this score, and three one that is a quarter larger, or smaller."""
     batch = Batch(lab, [6], head_dim=1)
@@ -260,7 +260,8 @@ def test_long_sequence(lab):
 @cases(
     head_of_256=([3], 2, (1, 1), 256),
     head_of_1030=([3], 2, (2, 1), 1030),
-    many_heads=([2], 2, (300, 100), 3),
+    head_of_many=([2], 2, (1, 1), far(20_000, 40_000)),
+    many_heads=([2], 2, (1200, 600), 3),
     all_of_one_head=([2], 2, (140, 1), 3),
     long_blocks=([1, 700, 0, 1300], 700, (1, 1), 2),
     many_sequences=([i % 5 for i in range(600)], 2, (1, 1), 2),
@@ -269,6 +270,29 @@ def test_long_sequence(lab):
 def test_sizes(lab, case):
     seq_lens, block_size, heads, head_dim = case
     Batch(lab, seq_lens, block_size=block_size, heads=heads, head_dim=head_dim, has_scores=True).expect()
+
+
+@concept("Neither a sequence nor a block is counted in 16 bits.", invariant="I9", illustrates=True)
+def test_many_sequences(lab):
+    """All of them share a block of two positions, of which every second one has the first alone."""
+    number = far(35_000, 100_000)
+    see = check(lambda: f"{2 * number:,} sequences of 1 and 2 positions in turn, of the values 1 and 5; all keys are 0")
+    lengths, tables = [1, 2] * number, [0] * (2 * number)
+    sizes = {"num_heads": 1, "num_kv_heads": 1, "head_dim": 1, "block_size": 2, "scale": 1.0}
+    output = lab.decode([0.0] * (2 * number), [0.0] * 2, [1.0, 5.0], tables, lengths, **sizes)
+    wrong = [seq for seq, got in enumerate(output) if not abs(got - (1.0, 3.0)[seq % 2]) <= 5e-5]
+    see("sequences whose mean is not 1, or 3", wrong[:9], equals=[])
+
+
+@concept("A sequence may have any number of blocks.", invariant="I9", illustrates=True)
+def test_many_blocks(lab):
+    length = far(70_000, 140_000)
+    see = check(lambda: f"one sequence in {length:,} blocks of one position; its last 1,000 values are {length / 1000}")
+    values = [length / 1000] * 1000 + [0.0] * (length - 1000)
+    sizes = {"num_heads": 1, "num_kv_heads": 1, "head_dim": 1, "block_size": 1, "scale": 1.0}
+    (mean,) = lab.decode([0.0], [0.0] * length, values, [*reversed(range(length))], [length], **sizes)
+    most = 1e-5 * length / 1000 * length / 4096
+    see.between("the mean of the values", mean, 1 - most, 1 + most)
 
 
 @concept("A head has as many numbers as it has: no vector's width.", invariant="I5", illustrates=True)

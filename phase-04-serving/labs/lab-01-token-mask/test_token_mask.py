@@ -1,6 +1,6 @@
 """Lab 04.1: which tokens may come next, from an automaton over bytes."""
 
-from labkit import cases, check, concept, scaled, walk
+from labkit import cases, check, concept, far, scaled, walk
 
 END = "<end>"  # in these tests: its bytes count for nothing
 
@@ -153,6 +153,7 @@ def test_no_bytes(lab, case):
     may_end=(NUMBER, ["1", END], 1, ["1", END]),
     must_end=(LIST, ["[", "1", END, "]"], 3, [END]),
     two_ends=(NUMBER, [END, "1", END], 1, [END, "1", END]),
+    forty_ends=(NUMBER, [END] * 40 + ["1"], 1, [END] * 40 + ["1"]),
     its_bytes_do_not_count=(([{"<": 1}, {"e": 1, "n": 1, "d": 1, ">": 1}], {1}), [END, "<", "<end"], 0, ["<", "<end"]),
 )
 def test_the_end(lab, case):
@@ -269,7 +270,8 @@ def test_masks_are_remembered(lab):
          invariant="I6")  # fmt: skip
 @cases(
     from_0_on=(0, 1, 20_000), below_0=(-3, 1, 7), far_apart=(2**40, 2**33, 300),
-    around_2_to_31=(2**31 - 150, 1, 300),
+    around_2_to_31=(2**31 - 150, 1, 300), beyond_2_to_53=(2**53, 1, 302), beyond_64_bits=(1, 2 ** far(63, 500), 301),
+    of_one_hash=(1, 2**61 - 1, 301),
 )  # fmt: skip
 def test_asked_once(lab, case):
     start, step, length = case

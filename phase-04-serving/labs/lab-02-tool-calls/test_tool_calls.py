@@ -1,12 +1,15 @@
 """Lab 04.2: text and calls from a text that comes in pieces."""
 
 import json
+from gc import collect
 
-from labkit import cases, check, concept, processor_seconds, scaled, walk
+from labkit import cases, check, concept, far, processor_seconds, scaled, walk
 
 F = '{"name": "f", "arguments": {"a": 1}}'
 NO_CALL = '{"name": "f", "arguments": {"a": 1}'  # a bracket is missing
 CALLED = ("f", {"a": 1})
+ODD_SPACE = "\x0b\x0c\x1c\x1f\x85\xa0\u2003\u2028\ufeff"
+LONG, WIDE = far(132_000), far(17_000)
 CALLED_AND_B = ("b", [CALLED])
 
 
@@ -52,7 +55,8 @@ def expect(lab, pieces, content, calls):
 @concept("Text without calls goes through unchanged.", invariant="I1", illustrates=True)
 @cases(
     nothing="", plain="Hello, world.", spaces="  two \n lines \n", space=" \n", almost="a <tool_calls> b <tool_call",
-    another_tag="<b>1 < 2</b>", end_alone="a </tool_call> b", bare_json=F, twice="<<tool_call",
+    another_tag="<b>1 < 2</b>", upper_case=tag(F).upper(), no_space=f"a\0{ODD_SPACE}b\r\nc",
+    end_alone="a </tool_call> b", bare_json=F, twice="<<tool_call",
 )  # fmt: skip
 def test_text(lab, case):
     expect(lab, [case], case, [])
@@ -72,13 +76,17 @@ def test_text(lab, case):
     none=('{"name": "now"}', "now", {}),
     empty=('{"name": "now", "arguments": {}}', "now", {}),
     null=('{"name": "now", "arguments": null}', "now", {}),
+    null_beside_parameters=('{"name": "now", "arguments": null, "parameters": {"a": 1}}', "now", {}),
+    empty_beside_parameters=('{"name": "now", "parameters": {"a": 1}, "arguments": {}}', "now", {}),
+    beside_parameters=('{"name": "f", "arguments": {"a": 1}, "parameters": {"b": 2}}', "f", {"a": 1}),
+    a_name_with_space=('{"name": " f\\n", "arguments": {" a ": " b "}}', " f\n", {" a ": " b "}),
     a_name_of_space=('{"name": " ", "arguments": {"": 0}}', " ", {"": 0}),
     falsy_values=('{"name": "0", "arguments": {"a": 0, "b": "", "c": [], "d": {}, "e": false}}', "0",
                   {"a": 0, "b": "", "c": [], "d": {}, "e": False}),
     deep=('{"name": "f", "arguments": {"a": ' + "[" * 90 + "]" * 90 + "}}", "f",
           {"a": json.loads("[" * 90 + "]" * 90)}),
-    long=('{"name": "f", "arguments": {"a": "' + "b" * 70_000 + '"}}', "f", {"a": "b" * 70_000}),
-    much_space=(" " * 5_000 + F + "\n" * 5_000, "f", {"a": 1}),
+    long=('{"name": "f", "arguments": {"a": "' + "b" * LONG + '"}}', "f", {"a": "b" * LONG}),
+    much_space=(" " * WIDE + F + "\n" * WIDE, "f", {"a": 1}),
 )  # fmt: skip
 def test_a_call(lab, case):
     text, name, arguments = case
@@ -111,14 +119,17 @@ def test_several_calls(lab):
 @concept("However many calls and messages there are, each call has its number and an id of its own.", invariant="I2",
          illustrates=True)  # fmt: skip
 def test_many_calls(lab):
-    num_calls, num_messages, ids = 300, scaled(10, 3), []
+    num_calls, num_messages, ids = far(1_100, 3_000), scaled(3, 2), []
     see = check(lambda: f"{num_messages} messages of {num_calls} calls")
     for _ in range(num_messages):
         calls = [call for delta in deltas_of(lab, [tag('{"name": "g"}') * num_calls]) for call in delta.tool_calls]
         see("indices", [call["index"] for call in calls], equals=[*range(num_calls)])
         ids += [call["id"] for call in calls]
     see("different ids", len(set(ids)), equals=num_calls * num_messages)
-    short = [deltas_of(lab, [tag(F)])[0].tool_calls[0]["id"] for _ in range(100)]
+    short = []
+    for _ in range(4):
+        short += [deltas_of(lab, [tag(F)])[0].tool_calls[0]["id"] for _ in range(25)]
+        collect()  # the next parsers may lie where these lay
     see("different ids of 100 messages of one call", len(set(short)), equals=100)
 
 
@@ -149,6 +160,8 @@ def test_two_messages_in_turn(lab):
     by_number=('{"a": "\\u0022}\\u005c"}', {"a": '"}\\'}),
     many_backslashes=('{"a": "' + "\\\\" * 40 + '\\"}"}', {"a": "\\" * 40 + '"}'}),
     both=('{"a": "\\\\\\"}{"}', {"a": '\\"}{'}),
+    two_halves_of_a_character=('{"a": "\\ud83d\\udc4d"}', {"a": "👍"}),
+    unprintable=('{"a": "\x7f' + ODD_SPACE[4:] + '\xad\u200b"}', {"a": "\x7f" + ODD_SPACE[4:] + "\xad\u200b"}),
     in_a_key=('{"}\\"": {"{": 1}}', {'}"': {"{": 1}}),
 )  # fmt: skip
 def test_strings(lab, case):
@@ -167,7 +180,9 @@ BAD = {
     "arguments_are_false": '{"name": "f", "arguments": false}',
     "arguments_are_true": '{"name": "f", "arguments": true}',
     "a_number_of_0": '{"name": 0}', "no_name_at_all": '{"name": null, "arguments": {}}', "true": '{"name": true}',
-    "a_list_of_a_name": '{"name": ["f"]}', "arguments_alone": '{"arguments": {"name": "f"}}', "in_a_list": f"[{F}]",
+    "a_list_of_a_name": '{"name": ["f"]}',
+    "no_arguments_beside_parameters": '{"name": "f", "arguments": [], "parameters": {}}',
+    "arguments_alone": '{"arguments": {"name": "f"}}', "in_a_list": f"[{F}]",
     "another_space": f"\xa0{F}", "another_space_behind": f"{F}\x0b", "another_space_inside": '{"name":\xa0"f"}',
     "no_value": '{"name": "f", "arguments": {"a":}}',
     "wrong_bracket": '{"name": "f", "arguments": {]}', "line_in_a_string": '{"name": "a\nb"}', "word": '{"name": f}',
@@ -198,7 +213,11 @@ def test_the_next_call(lab, case):
     text_behind=(f"a {tag(F)} \n b c ", "ab c ", 1),
     between_calls=(f"{tag(F)}\n \t{tag(F)}\r\n{tag(F)}", "", 3),
     first_of_all=(f"\n\n{tag(F)}", "", 1),
-    another_space=(f"a\xa0{tag(F)}\x0b", "a\xa0\x0b", 1),
+    another_space=(
+        "".join(f"a{each}{tag(F)}{each}" for each in ODD_SPACE),
+        "".join(f"a{each}{each}" for each in ODD_SPACE),
+        len(ODD_SPACE),
+    ),
     beside_a_malformed_one=(f" {tag('f')} \n", f" {tag('f')} \n", 0),
     of_a_malformed_one=(f"{tag(F)} {tag(' f ')}", tag(" f "), 1),
 )  # fmt: skip
@@ -250,6 +269,18 @@ def test_at_once(lab, case):
         see(f"calls that piece {number}, {piece!r}, brings", calls, equals=wanted)
 
 
+@concept("A character that JSON has only in strings ends a call where it stands.", invariant="I6")
+def test_no_json(lab):
+    """Without < , which may begin the next tag, and without the letters of NaN and Infinity, which json.loads takes."""
+    odd = ("\0", "é", "٣", "５", "\ufeff")
+    for character in (*"ABCDFGHJKLMOPQRSTUVWXYZbcdghjkmopqvwxz!#$%&'()*/;=>?@\\^_`|~", *odd):
+        pieces = ["<tool_call>", '{"name": ', character, "1}"]
+        see, parser = check(picture, pieces), lab.HermesParser()
+        given = [parser.feed(piece).content for piece in pieces]
+        see(f"text that {character!r} brings", given[2], equals='<tool_call>{"name": ' + character)
+        see("text of all pieces", "".join(given), equals="".join(pieces))
+
+
 @concept("What was held back comes out in the end.", invariant="I7")
 @cases(
     half_a_tag=("a <tool_cal", "a <tool_cal", 0),
@@ -259,6 +290,9 @@ def test_at_once(lab, case):
     no_end_tag=(f"a <tool_call>{F}", "a", 1),
     space_for_an_end_tag=(f"<tool_call>{F}\n", "", 1),
     half_an_end_tag=(f"<tool_call>{F}</tool_c", "", 1),
+    a_character_of_an_end_tag=(f"<tool_call>{F}<", "", 1),
+    all_but_a_character=(f"<tool_call>{F} </tool_call", "", 1),
+    half_an_end_tag_of_no_call=(f"<tool_call>{NO_CALL}</tool_c", f"<tool_call>{NO_CALL}</tool_c", 0),
 )  # fmt: skip
 def test_the_end(lab, case):
     text, content, num_calls = case
@@ -301,7 +335,8 @@ def test_a_long_message(lab, case):
 @concept("A piece may be the whole message: it costs as much as its characters cost one by one.", invariant="I8",
          illustrates=True)  # fmt: skip
 @cases(
-    words=(lambda n: "ab " * (n // 3), 160_000),
+    words=(lambda n: "ab " * (n // 3), 320_000),
+    spaces=(lambda n: " " * n, 48_000),
     a_long_call=(lambda n: call_with('"' + "b" * n + '"'), 48_000),
     many_calls=(lambda n: tag('{"name": "g"}') * (n // 37), 48_000),
 )

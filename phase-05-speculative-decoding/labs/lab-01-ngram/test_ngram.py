@@ -2,7 +2,7 @@
 
 from random import Random
 
-from labkit import cases, check, concept, processor_seconds, scaled, walk
+from labkit import cases, check, concept, far, processor_seconds, scaled, walk
 
 
 BASES = (
@@ -82,6 +82,7 @@ def test_what_followed(lab, case):
     one_is_allowed=(1, 1, "cxyzabc", "xyza"),
     of_five=(2, 5, "bcdexabcdeyabcde", "yabc"),
     min_is_max=(3, 3, "bcxabcyabc", "yabc"),
+    of_1000=(1000, 1000, [*range(700, 1200), 5, *range(200, 1200), 6, 7, 8, 9, *range(200, 1200)], [6, 7, 8, 9]),
     of_150=(2, 150, "yz" + "a" * 148 + "bx" + "za" + "a" * 148 + "b" + "cdef" + "za" + "a" * 148 + "b", "cdef"),
 )
 def test_the_longest_match(lab, case):
@@ -151,6 +152,16 @@ def test_the_output_counts(lab):
         see(f"drafts after {letters or 'no token'!r} was appended", got, equals=expected)
 
 
+@concept("Between two calls a text may grow by any number of tokens.", invariant="I5")
+def test_a_text_that_has_grown_much(lab):
+    request, proposer, more = make(lab, "ab"), lab.NgramProposer(2, 2), far(5_000)
+    see = check(lambda: f"text ab, and then {more:,} different tokens and ab")
+    see("drafts of ab", drafts_of(lab, proposer, request), equals="")
+    for token_id in (*range(1_000, 1_000 + more), 97, 98):
+        request.append_output_token(token_id)
+    see("drafts, at most 2", [*proposer.propose(request, 2)], equals=[1_000, 1_001])
+
+
 @concept("What was kept of a request is gone when it has ended, and other requests are not looked at.", invariant="I5")
 def test_each_request_for_itself(lab):
     proposer = lab.NgramProposer(2, 2)
@@ -196,6 +207,15 @@ def test_nothing_changes(lab):
     if isinstance(drafts, list):
         drafts.append(0)
     see("drafts of the same text, after the caller changed the first ones", drafts_of(lab, proposer, request), "cab")
+    first = proposer.propose(request, 4)
+    other = make(lab, "xyzxy", "b")
+    see("drafts of another text", drafts_of(lab, proposer, other), equals="zxy")
+    see("the drafts before these, looked at afterwards", [*map(chr, first)], equals=["c", "a", "b"])
+    for num_tokens, text in ((0, "abcab"), (4, "abcd"), (0, "abcab"), (4, "abcd")):
+        nothing = lab.NgramProposer(2, 3).propose(make(lab, text, "c"), num_tokens)
+        see(f"drafts of {text}, at most {num_tokens}", [*nothing], equals=[])
+        if isinstance(nothing, list):
+            nothing.append(0)
     proposer.forget(request)
     parts = (request.all_token_ids, request.prompt_token_ids, request.output_token_ids)
     see("text, prompt and output", [len(part) for part in parts], equals=[5, 5, 0])
@@ -239,15 +259,16 @@ def test_no_match_by_chance(lab):
 
 @concept("A match may lie anywhere in a text, however far from its end, and the drafts go on to the end.",
          invariant="I1", illustrates=True)  # fmt: skip
-@cases(at_the_beginning=0, in_the_middle=20_000, near_the_end=39_000)
+@cases(at_the_beginning=0, in_the_middle=0.5, near_the_end=0.99)
 def test_far_away(lab, case):
-    text, match = [*range(100, 40_100)], [90_001, 90_002]
-    text[case : case + 2] = match
-    request = make(lab, [*text, *(token + len(text) - 40_000 for token in match)])  # equal, and other objects
-    see = check(lambda: f"40,000 tokens, {match} at place {case:,}, then {match} again")
-    drafts = [*lab.NgramProposer(2, 2).propose(request, 50_000)]
-    rest = request.all_token_ids[case + 2 :]
-    see("number of drafts, at most 50,000, with n = 2", len(drafts), equals=len(rest))
+    length, match = far(140_000, 900_000), [1_000_001, 1_000_002]
+    text, place = [*range(100, 100 + length)], int(case * length)
+    text[place : place + 2] = match
+    request = make(lab, [*text, *(token + len(text) - length for token in match)])  # equal, and other objects
+    see = check(lambda: f"{length:,} tokens, {match} at place {place:,}, then {match} again")
+    drafts = [*lab.NgramProposer(2, 2).propose(request, 2 * length)]
+    rest = request.all_token_ids[place + 2 :]
+    see(f"number of drafts, at most {2 * length:,}, with n = 2", len(drafts), equals=len(rest))
     see("drafts", drafts, equals=rest)
 
 

@@ -1,6 +1,6 @@
 """Lab 05.2: what a request gets from a step that has drafts."""
 
-from labkit import cases, check, concept, walk
+from labkit import cases, check, concept, far, walk
 
 
 def step_of(lab, *chunks):
@@ -73,6 +73,12 @@ def test_behind_a_wrong_draft(lab, case):
     a_prompt_ends=([("p", [1, 2, 3], 3), ("a", [7, 8, 9], 1)], [9, 8, 9, 4], {"p": [9], "a": [8, 9, 4]}),
     known_before_the_drafts=([("a", [1, 2, 7, 8, 9], 3)], [8, 9, 4], {"a": [8, 9, 4]}),
     an_empty_id=([("", [7, 8, 9], 1), ("a", [3], 1)], [8, 5, 4, 6], {"": [8, 5], "a": [6]}),
+    ids_that_are_alike=(
+        [("a", [7, 8], 1), ("A", [3, 4], 1), (" a", [5, 6], 1), ("a ", [1, 2], 1)],
+        [5, 1, 4, 6, 6, 9, 8, 3],
+        {"a": [5], "A": [4, 6], " a": [6, 9], "a ": [8]},
+    ),
+    an_error_of_another=([("a", [7, 8], 1), ("b", [3, 4], 1)], ["", 1, 4, 6], {"b": [4, 6]}),
     ids_that_are_numbers=([("0", [7, 8], 1), ("00", [3, 4], 1)], [5, 1, 4, 6], {"0": [5], "00": [4, 6]}),
 )
 def test_each_request_for_itself(lab, case):
@@ -80,6 +86,17 @@ def test_each_request_for_itself(lab, case):
     step = step_of(lab, *chunks)
     see = check(picture, step, entries)
     see("tokens of each request", outcome(lab, step, entries)[0], equals=expected)
+
+
+@concept("An id is told from another one by all of its characters.", invariant="I3")
+def test_long_ids(lab):
+    length = far(200)
+    ids = ["x" * length + last for last in "12"]
+    step = step_of(lab, *((name, [7, 8], 1) for name in ids))
+    see = check(lambda: f"two requests of one draft each, which is right; their ids have {length} times x, then 1 or 2")
+    got = outcome(lab, step, [8, 4, 8, 5])[0]
+    see("tokens of the request whose id ends with 1", got.get(ids[0]), equals=[8, 4])
+    see("tokens of the request whose id ends with 2", got.get(ids[1]), equals=[8, 5])
 
 
 @concept("A request may sample from the rows of another one, and rows of two requests may alternate.", invariant="I3",
@@ -169,7 +186,13 @@ def test_as_they_were_sampled(lab):
     see("the step", repr(step), equals=before)
     again = lab.accept(step, sampled).tokens
     see("tokens of a, if the same step is verified again", [token.token_id for token in again["a"]], equals=[8, 9, 4])
+    failed = lab.accept(step_of(lab, ("a", [7], 1), ("b", [7], 1)), sampled_of(lab, [5, "no"]))
+    tokens = [token.token_id for token in output.tokens["a"]]
+    see("tokens of a in the first output, looked at after the next steps", tokens, equals=[8, 9, 4])
+    see("errors in the first output", dict(output.errors), equals={})
+    see("errors of the last step", dict(failed.errors), equals={"b": "no"})
     see("an empty step", outcome(lab, lab.StepInput(), []), equals=({}, {}))
+    see("errors of the step before, looked at after it", dict(failed.errors), equals={"b": "no"})
 
 
 def plan(rng):
@@ -182,7 +205,7 @@ def plan(rng):
             drafts = [token if rng.random() < 0.7 else rng.randint(-1, 2) for token in answers[:-1]]
             known = rng.randint(1, 3)
             chunks.append((name, [5] * known + drafts, known))
-            entries += [token if rng.random() < 0.95 else "no" for token in answers]
+            entries += [token if rng.random() < 0.95 else rng.choice(("no", "")) for token in answers]
         calls.append(("accept", chunks, entries))
     return calls
 
