@@ -43,7 +43,7 @@ class Guard:
             headers = Headers(scope=scope)
             scope["tenant"] = scope["turn"] = self._tenant_of(scope)
             if not self._options.tenants:
-                scope["turn"] = f"/{scope['client'][0]}"
+                scope["turn"] = f"/{(scope.get('client') or [''])[0]}"
             self._check_host(headers.get("host", ""))
             if scope["method"] == "POST":
                 self._check_origin(headers)

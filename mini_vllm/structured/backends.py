@@ -60,7 +60,12 @@ def try_beginning(grammar: Grammar) -> None:
     begin.
     """
     for number in range(16):
-        mask = None if grammar.is_terminated else grammar.mask()
+        try:
+            mask = None if grammar.is_terminated else grammar.mask()
+        except GrammarError:
+            if not number:
+                raise
+            mask = None
         if mask is None:
             return
         token_id = next(
@@ -197,9 +202,9 @@ class Guidance:
         since = process_time()
         begun = self._build(grammar)
         try_beginning(self._matcher(begun))
+        checked(begun)
         if process_time() - since > MAX_TRIAL_SECONDS:
             raise ValueError(f"it takes more than {MAX_TRIAL_SECONDS} seconds to build")
-        checked(begun)
         return str(grammar)
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:

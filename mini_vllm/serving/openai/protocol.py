@@ -115,7 +115,8 @@ def whole(given: Any) -> Any:
     return int(given) if exact else given
 
 
-Int = Annotated[int, BeforeValidator(whole)]
+WHOLE = BeforeValidator(whole)  # behind what bounds the number, or its schema has no bounds
+NumLogprobs = Annotated[int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS), WHOLE]
 T = TypeVar("T")
 # a list whose first mistake ends its validation: a million of them would take seconds
 Many = Annotated[list[T], Field(fail_fast=True)]
@@ -179,20 +180,20 @@ class GenerateRequest(ModelRequest):
     stream_options: StreamOptions | None = None
     temperature: Annotated[float, Field(ge=0, le=2)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
-    top_k: Annotated[Int, Field(ge=-1)] | None = None
+    top_k: Annotated[int, Field(ge=-1), WHOLE] | None = None
     """0 and -1 keep all."""
     logit_bias: dict[TokenIdText, Annotated[float, Field(ge=-100, le=100)]] | None = None
     """What is added to the logits of tokens."""
     min_p: Annotated[float, Field(ge=0, le=1)] | None = None
-    seed: Annotated[Int, Field(ge=-(1 << 63), le=(1 << 64) - 1)] | None = None
+    seed: Annotated[int, Field(ge=-(1 << 63), le=(1 << 64) - 1), WHOLE] | None = None
     stop: StopText | Many[StopText] | None = None
     include_stop_str_in_output: bool | None = None
     stop_token_ids: Many[TokenId] | None = None
-    min_tokens: Annotated[Int, Field(ge=0)] | None = None
+    min_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     skip_special_tokens: bool | None = None
     allowed_token_ids: Annotated[Many[TokenId], Field(min_length=1)] | None = None
     bad_words: Many[str] | None = None
-    prompt_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    prompt_logprobs: NumLogprobs | None = None
     """The likeliest tokens at each place of the prompt, beside the one that is there."""
     return_token_ids: bool | None = None
     """Whether the answer tells the token ids of the prompt and of each choice."""
@@ -210,7 +211,7 @@ class GenerateRequest(ModelRequest):
     """What the answer's id ends with. The header X-Request-Id goes before it."""
     cache_salt: Annotated[str, Field(min_length=1, max_length=MAX_SALT)] | None = None
     """Requests with other salts share no blocks with this one."""
-    priority: Annotated[Int, Field(ge=-(1 << 31), lt=1 << 31)] | None = None
+    priority: Annotated[int, Field(ge=-(1 << 31), lt=1 << 31), WHOLE] | None = None
     """Lower is sooner, with --policy priority."""
     structured_outputs: StructuredOutputsField | None = None
 
@@ -226,9 +227,9 @@ class GenerateRequest(ModelRequest):
 class SharedRequest(GenerateRequest):
     """The fields of chats and completions."""
 
-    n: Annotated[Int, Field(ge=1, le=SamplingParams.MAX_N)] | None = None
-    max_tokens: Annotated[Int, Field(ge=0)] | None = None
-    max_completion_tokens: Annotated[Int, Field(ge=0)] | None = None
+    n: Annotated[int, Field(ge=1, le=SamplingParams.MAX_N), WHOLE] | None = None
+    max_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=0), WHOLE] | None = None
     """The newer name of max_tokens."""
     response_format: ResponseFormat | None = None
     guided_json: dict[str, Any] | FormText | None = None
@@ -389,7 +390,7 @@ class ChatCompletionRequest(SharedRequest):
     messages: Annotated[Many[ChatMessage], Field(min_length=1)]
     """max_tokens is absent: what fits."""
     logprobs: bool | None = None
-    top_logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    top_logprobs: NumLogprobs | None = None
     tools: Many[dict[str, Any]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     """none, auto, required, or {"type": "function", "function": {"name": ...}}."""
@@ -448,7 +449,7 @@ class CompletionRequest(SharedRequest):
     """False: a text gets no token that the model expects around it, because it has them already."""
     echo: bool | None = None
     """Whether the prompt stands before the completion, its tokens among the logprobs."""
-    logprobs: Annotated[Int, Field(ge=0, le=SamplingParams.MAX_LOGPROBS)] | None = None
+    logprobs: NumLogprobs | None = None
 
     @property
     def prompts(self) -> list[str | list[int]]:

@@ -17,10 +17,10 @@ from pydantic import Field
 from mini_vllm.serving.openai.answers import ChatAnswer, Json
 from mini_vllm.serving.openai.foreign_fields import NEUTRAL
 from mini_vllm.serving.openai.protocol import (
+    WHOLE,
     ApiError,
     ChatCompletionRequest,
     GenerateRequest,
-    Int,
     Many,
     Strict,
     TextPart,
@@ -76,7 +76,7 @@ class Echoed(Strict):
 
     instructions: str | None = None
     """What stands before the input, as the system."""
-    max_output_tokens: Annotated[Int, Field(ge=1)] | None = None
+    max_output_tokens: Annotated[int, Field(ge=1), WHOLE] | None = None
     """It is absent: what fits."""
     metadata: Json | None = None
     parallel_tool_calls: bool | None = True
