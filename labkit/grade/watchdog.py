@@ -194,7 +194,10 @@ def look() -> None:
                 with contextlib.suppress(ValueError):  # its owner took it out
                     while True:
                         _watches.remove(watch)
-                if not any(other.is_overdue for other in _watches if other.thread_id == watch.thread_id):
+                # to take back what was not sent would put the flag up, and its owner may be gone
+                if watch.fires and not any(
+                    other.is_overdue for other in _watches if other.thread_id == watch.thread_id
+                ):
                     raise_in(watch.thread_id, None)
                 watch.settled = True
             elif watch.is_overdue and not is_coming_or_going(watch.thread_id):
