@@ -104,7 +104,7 @@ def test_of_many_choices_with_a_slow_grammar_one_is_waited_for() -> None:
 
 def test_quick_masks_are_never_too_many() -> None:
     trial = Trial()
-    trial.add("a", "0.003", "alice", n=8)
+    trial.add("a", "0.01", "alice", n=8)
     for _ in range(49):
         trial.step()
     assert not trial.errors

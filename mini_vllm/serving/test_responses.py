@@ -146,6 +146,7 @@ def test_calls_are_items_and_go_back_with_what_they_brought(
     client: openai.OpenAI, choice: Any
 ) -> None:
     options: Any = {"tools": [TOOL], "tool_choice": choice, "parallel_tool_calls": False}
+    options["max_output_tokens"] = 120
     more = scripted(f"So.{CALL}") if choice == "auto" else {}
     response, _ = ask(client, **options, **more)
     *before, call = response.output
