@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 from mini_vllm.errors import (
     DuplicateRequestError,
@@ -51,6 +51,14 @@ class SchedulerOutput:
     @property
     def total_num_scheduled_tokens(self) -> int:
         return sum(self.num_scheduled_tokens.values())
+
+    @property
+    def has_work(self) -> bool:
+        """Whether the runner has anything to compute.
+
+        What it has to copy is said by the KV cache manager's plan.
+        """
+        return bool(self.num_scheduled_tokens)
 
     def add(self, request: Request, num_tokens: int) -> None:
         self.num_scheduled_tokens[request.request_id] = num_tokens
@@ -181,9 +189,8 @@ class Part:
     def ended(self, request: Request) -> None:
         """The request is gone."""
 
-    def needs_tokens(self) -> bool:
-        """Whether a step can only be decided when the tokens of the one before it are known."""
-        return False
+    needs_tokens = False
+    """Whether a step can only be decided when the tokens of the one before it are known."""
 
 
 @dataclass(eq=False, repr=False)
@@ -222,7 +229,8 @@ class SchedulerInterface(ABC):
         # The last token of a request is never computed, so a request alone may have one token more
         # than slots.
         self.num_slots = kv.max_tokens_alone()
-        given, most_tokens = cast(int | None, self.max_model_len), self.num_slots + 1
+        given: int | None = self.max_model_len
+        most_tokens = self.num_slots + 1
         self.max_model_len = most_tokens if given is None else min(given, most_tokens)
         if self.policy not in self.policies:
             known = " or ".join(map(repr, self.policies))

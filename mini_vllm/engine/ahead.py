@@ -199,7 +199,7 @@ class AsyncCore(EngineCore):
         return (
             self.scheduler.has_unfinished_requests()
             and not self._has_failed
-            and not any(part.needs_tokens() for part in self.scheduler.parts)
+            and not any(part.needs_tokens for part in self.scheduler.parts)
         )
 
 

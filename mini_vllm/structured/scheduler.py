@@ -90,7 +90,8 @@ class GrammarGate(Part):
         self._grammars.pop(request.request_id, None)
         self._failed.pop(request, None)
 
-    def needs_tokens(self) -> bool:
+    @property
+    def needs_tokens(self) -> bool:  # type: ignore[override]
         """A mask depends on all tokens before it."""
         return bool(self._grammars)
 
