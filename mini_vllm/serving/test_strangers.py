@@ -352,5 +352,8 @@ def test_a_tenants_conversations_are_read_while_another_tenants_take_long(serve:
     may_go_on.set()
     for client in clients:
         client.join(60)
-    assert sorted(found) == [200] * 32 + [429] * 2
+    # 32 have been read; the queue for a first token is as long, and may be full once more
+    assert len(found) == 34
+    assert 30 <= found.count(200) <= 32
+    assert set(found) == {200, 429}
     server.assert_idle()
