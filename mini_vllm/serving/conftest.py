@@ -127,10 +127,15 @@ def serve() -> Iterator[Callable[..., LiveServer]]:
         server.stop()
 
 
-@pytest.fixture(scope="module")
-def live() -> Iterator[LiveServer]:
-    """One server for the tests of a file that leave it as it was."""
+@pytest.fixture(scope="session")
+def plain_server() -> Iterator[LiveServer]:
     server = LiveServer({"num_kv_blocks": 200}, {}, {})
     yield server
-    server.assert_idle()
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def live(plain_server: LiveServer) -> Iterator[LiveServer]:
+    """One server for the tests that leave it as it was, which each file says at its end."""
+    yield plain_server
+    plain_server.assert_idle()

@@ -323,10 +323,10 @@ def assert_all(live: LiveServer, path: str, all_bodies: list[Json]) -> set[str]:
 
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_every_field_beside_one_that_rules_the_text(busy: LiveServer, path: str) -> None:
-    """Each value once, with fields that are drawn; all pairs are tried by night."""
+    """Every other value, with a field that is drawn; all pairs are tried by night."""
     rng = random.Random(1)
     fields = fields_of(path)
-    some = [[each, rng.choice(fields)] for each in fields]
+    some = [[each, rng.choice(fields)] for each in fields[::2]]
     assert "" in assert_all(busy, path, [BASE[path] | dict(pair) for pair in some])
 
 

@@ -4,7 +4,7 @@ from labkit import cases, concept
 
 
 @concept("A test states what must hold, not how it is done: a correct engine passes it.", invariant="I1")
-@cases(**{f"correct_{number}": f"correct_{number}" for number in range(1, 8)})
+@cases(**{f"correct_{number}": f"correct_{number}" for number in range(1, 7)})
 def test_correct_versions_are_green(lab, case):
     lab.suite.must_be_green(case)
 
