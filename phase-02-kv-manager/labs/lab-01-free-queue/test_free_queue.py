@@ -155,8 +155,8 @@ def test_ids_are_no_order(lab):
 @concept("Ids may be far apart: what a queue costs does not grow with them.", invariant="I5")
 @cases(made="FreeKVCacheBlockQueue", append="append_n", prepend="prepend_n")
 def test_ids_that_are_far_apart(lab, case):
-    # the largest first: to make a place for it fails at once, and fills no memory
-    ids = [2**64, 2**63 - 1, 10**15, 2**31 - 1, 10**9, 10**6]
+    # none between: to make so many places fails at once, and fills no memory
+    ids = [10**6, 10**15, 2**63 - 1, 2**64]
     blocks = [lab.KVCacheBlock(block_id) for block_id in ids]
     queue = lab.FreeKVCacheBlockQueue(blocks if case == "FreeKVCacheBlockQueue" else [])
     see = check(lab.draw.queue, queue)
@@ -166,7 +166,7 @@ def test_ids_that_are_far_apart(lab, case):
     for block in blocks[::2]:
         queue.remove(block)
     see("blocks after every other one was removed", queue.block_ids(), equals=ids[1::2])
-    see("the same, taken one by one", drain(queue, 3), equals=ids[1::2])
+    see("the same, taken one by one", drain(queue, 2), equals=ids[1::2])
 
 
 @concept("What a block holds, and how often, says nothing about the order.", invariant="I1")
