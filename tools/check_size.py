@@ -39,7 +39,7 @@ MAX_TOKENS = {
     "structured": 8_300,
     "structured/sandbox": 2_200,
     "structured/closing": 1_300,
-    "frontend": 11_800,
+    "frontend": 11_850,
     "frontend/tool_calls": 5_250,
     "serving": 13_000,
     "serving/admission": 2_000,

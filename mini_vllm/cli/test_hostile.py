@@ -910,7 +910,7 @@ MODEL_CALLS: list[Call] = [
     (("generate", "hi", "--temperature", "nan"), 2, "got nan"),
     (("generate", "hi", "--temperature", "inf"), 2, "got inf"),
     (("generate", "hi", "--top-p", "1e300"), 2, "got 1e+300"),
-    (("generate", "hi", "--top-k", "-1"), 2, "got -1"),
+    (("generate", "hi", "--top-k", "-2"), 2, "got -2"),
     (("generate", "hi", "--min-p", "nan"), 2, "got nan"),
     (("generate", "hi", "-n", "999999999"), 2, "got 999999999"),
     (("generate", "hi", "--stop", ""), 2, "strings of 1 to 1024 characters"),

@@ -427,6 +427,8 @@ class OutputProcessor:
         self.tokenizer = tokenizer
         self._requests: dict[str, _RequestState] = {}  # by request id
         self._parents: dict[str, _RequestState] = {}  # by child request id
+        # those that have ended, while callers are told of it: one of them may abort another one
+        self._ending: dict[str, _RequestState] = {}
 
     def has_request(self, request_id: str) -> bool:
         """Whether a request, or a child of one, has this id and is still in flight."""
@@ -522,12 +524,13 @@ class OutputProcessor:
                 stopped.append(delta.request_id)
             changed[state.request_id] = state
         told = [(state, state.to_output()) for state in changed.values()]
-        for state, _ in told:
-            if state.finished:
-                self._drop(state)
+        self._ending = {name: state for name, state in changed.items() if state.finished}
+        for state in self._ending.values():
+            self._drop(state)
         end(stopped)
         for state, output in told:
             state.tell(output)
+        self._ending = {}
         return [each for state, each in told if each and not state.is_aborted], stopped
 
     def abort(self, request_id: str) -> list[str]:
@@ -540,6 +543,8 @@ class OutputProcessor:
         """
         state = self._requests.get(request_id)
         if state is None:
+            if request_id in self._ending:
+                self._ending[request_id].is_aborted = True
             return []
         aborted = [
             child_id for child_id, choice in state.choices.items() if choice.finish_reason is None
