@@ -16,7 +16,7 @@ from mini_vllm.structured.sandbox.fair_threads import Account
 from mini_vllm.structured.scheduler import Grammar, GrammarGate, GrammarSource, NewGrammar
 
 QUICK_SECONDS = 0.01  # of the processor: more than a mask takes for 128,000 tokens
-MAX_SLOW_SECONDS = 0.1  # beyond them, of a client's masks in a minute
+MAX_SLOW_SECONDS = 1.0  # beyond them, in a minute: a collection of garbage may fall into a mask
 
 
 class TimedGrammarGate(GrammarGate):
