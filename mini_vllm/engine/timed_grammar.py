@@ -15,6 +15,8 @@ from mini_vllm.request import Request
 from mini_vllm.structured.sandbox.fair_threads import Account
 from mini_vllm.structured.scheduler import Grammar, GrammarGate, GrammarSource, NewGrammar
 
+# Python in a browser has one thread, and no clock of a thread.
+CPU_CLOCK: Callable[[], float] = getattr(time, "thread_time", time.process_time)
 QUICK_SECONDS = 0.01  # of the processor: more than a mask takes for 128,000 tokens
 MAX_SLOW_SECONDS = 1.0  # beyond them, in a minute: a collection of garbage may fall into a mask
 
@@ -26,7 +28,7 @@ class TimedGrammarGate(GrammarGate):
         self,
         grammars: GrammarSource,
         clock: Callable[[], float] = time.monotonic,
-        cpu_clock: Callable[[], float] = time.thread_time,
+        cpu_clock: Callable[[], float] = CPU_CLOCK,
     ) -> None:
         super().__init__(grammars)
         self.cpu_clock = cpu_clock

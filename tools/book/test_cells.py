@@ -314,6 +314,7 @@ def learn(page: Any, site: str, **texts: str) -> None:
     page.evaluate("(kept) => (localStorage.clear(), Object.assign(localStorage, kept))", kept)
 
 
+@pytest.mark.smoke
 def test_a_chat_answers_word_by_word_and_goes_on(page: Any, site: str) -> None:
     page.goto(f"{site}/ask.html")
     form = chat(page)
