@@ -1,5 +1,6 @@
 """What holds for every test of the repository."""
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -40,6 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
         raise pytest.UsageError(
             "The project's own tests need the extra 'dev', which `make test` installs. The labs: pytest phase-02-*/labs"
         )
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays to the end: no collection of garbage has to look at it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

@@ -409,6 +409,11 @@ def replay(trace: Record, **classes: Unpack[Classes]) -> str | None:
         return f"{step}{type(error).__name__}: {error}"
 
 
+def differences(file: Path) -> list[str]:
+    """Where runs of a file differ from what vLLM has decided, each by its name; [] where none does."""
+    return [f"{trace['name']}: {found}" for trace in read_traces(file) if (found := replay(trace))]
+
+
 def _run_of(trace: Record, **classes: Unpack[Classes]) -> ReplayRun:
     if trace["config"].get("async_scheduling"):
         from labkit.compare.replay_async import AsyncReplayRun  # it is a subclass of what is here

@@ -19,7 +19,6 @@ from typing import Any
 from mini_vllm.engine.runner_view import RunnerView
 from mini_vllm.errors import (
     EngineDeadError,
-    GrammarError,
     MiniVllmError,
     RequestFailedError,
     RequestRefusedError,
@@ -131,9 +130,8 @@ class EngineCore:
             failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
                 name = request.request_id
-                why = result.errors[name]
-                kind = GrammarError if isinstance(why, Refusal) else RequestFailedError
-                step.errors[request] = kind(f"request {shown(name)}: {why}")
+                text = f"request {shown(name)}: {result.errors[name]}"
+                step.errors[request] = RequestFailedError(text)
                 self.end_with_error(request)
             step.end_kv(self.scheduler.kv_cache_manager, result.kv)
             token_ids = {
@@ -156,7 +154,8 @@ class EngineCore:
                     request.finish_reason,
                     request.num_cached_tokens,
                     errors.get(request),
-                    isinstance(step.errors.get(request), RequestRefusedError),
+                    isinstance(step.errors.get(request), RequestRefusedError)
+                    or isinstance(result.errors.get(name), Refusal),
                     result.prompt_logprobs.get(name),
                 )
                 for request, start in starts.items()

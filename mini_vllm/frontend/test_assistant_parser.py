@@ -255,7 +255,14 @@ def steps_of(form: AssistantForm, pieces: list[str]) -> int:
         ),
     ],
 )
-@pytest.mark.parametrize("form", [HERMES, LLAMA, FORCED, HERMES._replace(is_thinking=True)])
+@pytest.mark.parametrize(
+    "form",
+    [
+        HERMES._replace(is_thinking=True),
+        FORCED,
+        *(pytest.param(form, marks=pytest.mark.slow) for form in (HERMES, LLAMA)),
+    ],
+)
 def test_steps_grow_with_the_text_and_no_faster(unit: str, form: AssistantForm) -> None:
     """Twice the text takes twice as many, in one piece and in many."""
     few, many = unit * (400 // len(unit) + 1), unit * (2 * (400 // len(unit) + 1))

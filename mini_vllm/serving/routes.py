@@ -7,7 +7,7 @@ vllm/entrypoints/openai/completion/serving.py, vllm/entrypoints/serve/tokenize/s
 
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, get_type_hints
 
 from prometheus_client import CONTENT_TYPE_LATEST
@@ -68,7 +68,7 @@ class Api:
         self.is_draining = False
         self._last_created = 0
         self._started = int(time.time())
-        self._document = openapi_document(ENDPOINTS)
+        self._document = document()
 
     def routes(self) -> list[Route]:
         """A route for each path."""
@@ -302,3 +302,9 @@ ENDPOINTS: dict[str, Callable[..., Any]] = {
     "/tokenize": Api.tokenize,
     "/detokenize": Api.detokenize,
 }
+
+
+@cache
+def document() -> dict[str, Any]:
+    """What is answered, for clients. It takes a tenth of a second, so not when one asks."""
+    return openapi_document(ENDPOINTS)

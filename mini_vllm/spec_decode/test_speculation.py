@@ -195,7 +195,10 @@ def check_point(point: dict[str, Any]) -> None:
     assert llm.engine.scheduler.kv_cache_manager.num_free_blocks == options["num_kv_blocks"] - 1
 
 
-@pytest.mark.parametrize("number", range(0, 400, 10))
+@pytest.mark.parametrize(
+    "number",
+    [pytest.param(i, marks=pytest.mark.slow if i % 40 else ()) for i in range(0, 400, 10)],
+)
 def test_a_slice_of_the_lattice(number: int) -> None:
     check_point(POINTS[number])
 

@@ -117,7 +117,13 @@ LIKED = {  # what never ends by itself
 
 
 @pytest.mark.parametrize("backend", ["xgrammar", "guidance"])
-@pytest.mark.parametrize("names", [*((name,) for name in PARAMETERS), ("text", "lists", "numbers")])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("text", "lists", "numbers"),
+        *(pytest.param((name,), marks=pytest.mark.slow) for name in PARAMETERS),
+    ],
+)
 def test_forced_calls_end_within_max_tokens_whatever_a_model_likes(
     backend: str, names: Sequence[str]
 ) -> None:
