@@ -29,11 +29,22 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
-    *("free_sched", "placeholders", "processed", "bitmask", "sampled", "aborted_during", "finished", "free", "cached"),
+    *(
+        "free_sched",
+        "placeholders",
+        "deferred",
+        "processed",
+        "bitmask",
+        "sampled",
+        "aborted_during",
+        "finished",
+        "free",
+        "cached",
+    ),
     "computed",
 )
 ONLY_SCHEMA_2 = frozenset(
-    {"spec", "blocked", "placeholders", "processed", "bitmask", "sampled", "computed"}
+    {"spec", "blocked", "placeholders", "deferred", "processed", "bitmask", "sampled", "computed"}
 )  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
@@ -110,8 +121,6 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield "KV connectors (connector)"
     if config.get("async_scheduling") and config.get("spec"):
         yield "asynchronous scheduling with drafts (async_scheduling, spec)"
-    if config.get("async_scheduling") and any(request.get("grammar") for request in trace["requests"]):
-        yield "asynchronous scheduling with grammars (async_scheduling, grammar)"
     if any(request.get("kv") is not None for request in trace["requests"]):
         yield "KV from outside (kv of a request)"
     for name in ("raises", "hangs"):
@@ -285,19 +294,23 @@ class ReplayRecorder(TraceRecorder):
     def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
         output = step.output
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
-        if output.masks:
-            rows = list(output.masks.values())
-            num_rows = len(rows) * (1 + getattr(self.scheduler, "num_speculative_tokens", 0))
-            acceptable = [sum(draft >= 0 for draft in output.drafts.get(name, ())) for name in output.masks]
-            extra["bitmask"] = {
-                "ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable,
-            }  # fmt: skip
+        extra["bitmask"] = describe_masks(self.scheduler, output)
         return super().after_schedule(step, number, blocked=dict(output.blocked), **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
         computed = {request.request_id: request.num_computed_tokens for request in self.scheduler.running}
         return super().after_update(*args, **extra, computed=computed)
+
+
+def describe_masks(scheduler: SchedulerInterface, output: SchedulerOutput) -> Record:
+    """The masks of a step as traces have them; {} without any."""
+    if not output.masks:
+        return {}
+    rows = list(output.masks.values())
+    num_rows = len(rows) * (1 + getattr(scheduler, "num_speculative_tokens", 0))
+    acceptable = [sum(draft >= 0 for draft in output.drafts.get(name, ())) for name in output.masks]
+    return {"ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable}
 
 
 class ReplayRun(ScenarioRun):

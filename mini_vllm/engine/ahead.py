@@ -13,7 +13,8 @@ vllm/v1/engine/core.py. The decisions are those of vLLM 0.33.0 with async_schedu
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
 
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.runner_view import RunnerView
@@ -178,6 +179,8 @@ class AsyncCore(EngineCore):
         super().__init__(scheduler, executor)
         self.runner_view = AsyncRunnerView(scheduler)
         self._has_failed = False  # the last step: the next one is alone
+        # a step that was decided, and whose parts wait for tokens in flight
+        self._held: StepInput | None = None
 
     def begin_step(self) -> Step:
         while not self.in_flight or (
@@ -186,21 +189,34 @@ class AsyncCore(EngineCore):
             super().begin_step()
         return self.in_flight[0]
 
+    def _execute(self, step: StepInput) -> "Future[StepOutput]":
+        """The device gets a step when its parts know what they need."""
+        if not self.in_flight[-1].unanswered:
+            return super()._execute(step)
+        self._held = step
+        return Future()
+
     def finish_step(self, step: Step, result: StepOutput) -> list[TokenDelta]:
         deltas = super().finish_step(step, result)
         self._has_failed = False
+        if (held := self._held) is not None:
+            with self.changes("step"):
+                self._held, (following,) = None, self.in_flight
+                for part in following.unanswered:
+                    part.after_schedule(following, self.scheduler)
+                masks = following.output.masks
+                following.future = super()._execute(replace(held, masks=masks))
         return deltas
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
         self._has_failed = True
+        if self._held is not None:  # no device will answer
+            self.in_flight[-1].future.set_result(StepOutput())
+            self._held = None
         return super().fail_step(step, error)
 
     def _may_run_ahead(self) -> bool:
-        return (
-            self.scheduler.has_unfinished_requests()
-            and not self._has_failed
-            and not any(part.needs_tokens for part in self.scheduler.parts)
-        )
+        return self.scheduler.has_unfinished_requests() and not self._has_failed
 
 
 def one_step_ahead(base: type[SchedulerInterface]) -> type[AsyncScheduler]:

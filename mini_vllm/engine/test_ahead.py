@@ -1,28 +1,37 @@
 """One step ahead: vLLM's own decisions, and the same tokens as without it."""
 
+import json
 import random
 import threading
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from labkit.compare.replay import differences, find_trace_files, read_traces, replay
+from labkit.compare.replay import (
+    RecordedGrammars,
+    differences,
+    find_trace_files,
+    read_traces,
+    replay,
+)
 from mini_vllm import LLM
 from mini_vllm.engine.ahead import AsyncScheduler
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.test_steps_in_flight import FeedingExecutor, core_of
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.params import SamplingParams
+from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
-from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.step import SampledToken, StepInput, StepOutput
+from mini_vllm.structured.scheduler import GrammarGate
 
 TRACES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-async")
 
@@ -93,8 +102,38 @@ def watched(name: str) -> type[SchedulerInterface]:
     return type(f"Watched{base.__name__}", (Watched, base), {})
 
 
-def random_workload(seed: int) -> list[tuple[list[int], SamplingParams]]:
-    rng = random.Random(seed)
+class Obedient(FeedingExecutor):
+    """Of the tokens behind the one that it would say, the first that a RecordedGrammar of this
+    shift and modulus allows. Its mask is the grammar's state.
+    """
+
+    shift, modulus = 1, 3
+
+    def obey(self, step: StepInput, sampled: list[SampledToken | str]) -> list[SampledToken | str]:
+        rows = {name: iter(states) for name, states in step.masks.items()}
+        states: list[Any] = [next(rows.get(name, iter(())), None) for name in step.sample_req_ids]
+        return [
+            token._replace(token_id=token.token_id + 1)
+            if isinstance(token, SampledToken)
+            and state is not None
+            and (token.token_id + 3 * state + self.shift) % self.modulus == 0
+            else token
+            for token, state in zip(sampled, states, strict=True)
+        ]
+
+
+def random_grammar(rng: random.Random) -> StructuredOutputs:
+    """One that is compiled at once or later, that a text may outgrow, or that is wrong."""
+    grammar = {"shift": Obedient.shift, "modulus": Obedient.modulus, "length": rng.randint(4, 40)}
+    grammar["ready_step"] = rng.choice((0, rng.randint(0, 30)))
+    wrong = {"error": "no such rule"} if rng.random() < 0.15 else {}
+    return StructuredOutputs(grammar=json.dumps(grammar | wrong))
+
+
+def random_workload(
+    seed: int, *, has_grammars: bool = False
+) -> list[tuple[list[int], SamplingParams]]:
+    rng, grammars = random.Random(seed), random.Random(seed)
     shared = [rng.randrange(3, 90) for _ in range(12)]
     found = []
     for i in range(rng.randint(2, 9)):
@@ -106,17 +145,33 @@ def random_workload(seed: int) -> list[tuple[list[int], SamplingParams]]:
             max_tokens=rng.randint(1, 20),
             stop_token_ids=rng.sample(range(10, 260), 20),
         )
+        if has_grammars and grammars.random() < 0.6:
+            params = replace(params, structured=random_grammar(grammars))
         found.append((prompt, params))
     return found
 
 
-def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = None) -> Any:
+def has_wrong_grammar(request: Request) -> bool:
+    structured = request.sampling_params.structured
+    return structured is not None and "error" in structured.key[1]
+
+
+def use_recorded_grammars(core: EngineCore) -> None:
+    others = [part for part in core.scheduler.parts if not isinstance(part, GrammarGate)]
+    core.scheduler.parts = (*others, GrammarGate(RecordedGrammars(lambda: core.num_steps)))
+
+
+def run_workload(
+    core: EngineCore, seed: int, aborts: random.Random | None = None, *, has_grammars: bool = False
+) -> Any:
     """Requests that arrive over time; with aborts, those that were not aborted. All their tokens
     were told.
     """
     arrivals = random.Random(-seed)
+    use_recorded_grammars(core)
     requests = [
-        Request(str(i), prompt, params) for i, (prompt, params) in enumerate(random_workload(seed))
+        Request(str(i), prompt, params)
+        for i, (prompt, params) in enumerate(random_workload(seed, has_grammars=has_grammars))
     ]
     todo, gone, told = list(requests), set(), dict[str, list[int]]()
     for _ in range(2000):
@@ -131,10 +186,15 @@ def run_workload(core: EngineCore, seed: int, aborts: random.Random | None = Non
             core.finish(gone, "abort")
     live = [request for request in requests if request.request_id not in gone]
     assert {request.request_id: request.output_token_ids for request in live} == {
-        request.request_id: told[request.request_id] for request in live
+        request.request_id: told.get(request.request_id, []) for request in live
     }
     return {
-        request.request_id: (request.output_token_ids, request.finish_reason) for request in live
+        request.request_id: (
+            # a scheduler that admits it without asking gives it a token
+            request.output_token_ids[: 0 if has_wrong_grammar(request) else None],
+            request.finish_reason,
+        )
+        for request in live
     }
 
 
@@ -149,27 +209,33 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("has_grammars", [False, True], ids=["", "grammars"])
 @pytest.mark.parametrize(
     "mode",
     [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in MODES],
 )
-def test_one_step_ahead_gives_the_same_tokens(mode: str, silent_log: None) -> None:
+def test_one_step_ahead_gives_the_same_tokens(
+    mode: str, has_grammars: bool, silent_log: None
+) -> None:
     """20 random workloads in a pool that is tight, some with aborts, some on a device that fails at
     times.
     """
     options = TIGHT | MODES[mode] | {"async_scheduling": True}
-    scheduler_cls = watched(options.get("scheduler", "v1"))
+    name = options.get("scheduler", "v1")
+    scheduler_cls = watched(name)
     seen: Counter[str] = Counter()
     for seed in range(20):
         expected = run_workload(
-            core_of(get_scheduler_cls("v1"), executor_cls=FeedingExecutor, **TIGHT), seed
+            core_of(get_scheduler_cls(name), executor_cls=Obedient, **TIGHT | MODES[mode]),
+            seed,
+            has_grammars=has_grammars,
         )
-        core: Any = core_of(scheduler_cls, executor_cls=FeedingExecutor, **options)
+        core: Any = core_of(scheduler_cls, executor_cls=Obedient, **options)
         rng = random.Random(seed)
         if seed % 4 == 1:
             failing = iter([rng.random() < 0.15 for _ in range(60)])
             core.executor.fails = lambda failing=failing: next(failing, False)
-        found = run_workload(core, seed, rng if seed % 4 == 2 else None)
+        found = run_workload(core, seed, rng if seed % 4 == 2 else None, has_grammars=has_grammars)
         assert found == {name: expected[name] for name in found}, seed
         scheduler = core.scheduler
         assert (
@@ -207,6 +273,28 @@ def test_the_next_step_is_decided_while_one_computes() -> None:
     while core.has_unfinished_requests():
         core.step()
     assert waited == [True] * 5
+
+
+def test_a_step_waits_for_tokens_in_flight_only_if_its_masks_need_them() -> None:
+    """The device gets a step with another one in flight, as long as the grammar's request is in its
+    prompt; then each step waits until the one before it is taken in.
+    """
+    handed_over: list[tuple[bool, int]] = []  # whether there is a mask, steps in flight
+
+    class Counting(Obedient):
+        def execute(self, step: StepInput) -> "Future[StepOutput]":
+            handed_over.append(("g" in step.masks, len(core.in_flight)))
+            return super().execute(step)
+
+    core = core_of(Scheduler, executor_cls=Counting, async_scheduling=True)
+    use_recorded_grammars(core)
+    grammar = random_grammar(random.Random(1))
+    for name, prompt, structured in (("a", [5], None), ("g", [6] * 40, grammar)):
+        params = SamplingParams(max_tokens=9, temperature=0, structured=structured)
+        core.add([Request(name, prompt, params)])
+    while core.has_unfinished_requests():
+        core.step()
+    assert handed_over == [(False, 1), (False, 2), (True, 2), *[(True, 1)] * 8]
 
 
 def test_a_model_gives_the_same_tokens() -> None:
