@@ -27,7 +27,8 @@ MAX_HEART = 10_000
 # the heart.
 MAX_TOKENS = {
     ".": 3_850,
-    "engine": 10_000,
+    "engine": 8_700,
+    "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 12_800,
     "attention": 12_850,

@@ -7,8 +7,11 @@ EngineCore.step_with_batch_queue in vllm/v1/engine/core.py.
 from collections import deque
 from typing import NamedTuple
 
-from labkit.compare.replay import ReplayRun, describe_masks
-from mini_vllm.engine.ahead import MOST_IN_FLIGHT, AsyncScheduler, one_step_ahead
+from labkit.compare.replay import ReplayRun, describe_masks, scheduler_cls_of
+from mini_vllm.engine.ahead import one_step_ahead
+from mini_vllm.engine.ahead.core import MOST_IN_FLIGHT
+from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler
 from mini_vllm.observe.trace import Record, TraceRecorder, fake_token
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
@@ -31,7 +34,8 @@ class AsyncReplayRun(ReplayRun):
     scheduler: AsyncScheduler
 
     def __init__(self, trace: Record) -> None:
-        super().__init__(trace, scheduler_cls=one_step_ahead(get_scheduler_cls("v1")))
+        base = scheduler_cls_of(trace) if trace["config"].get("spec") else get_scheduler_cls("v1")
+        super().__init__(trace, scheduler_cls=one_step_ahead(base))
         self.recorder = TraceRecorder(self.scheduler)
         self.records = []
         self._queue: deque[Batch] = deque()
@@ -57,6 +61,10 @@ class AsyncReplayRun(ReplayRun):
         if batch is not None:
             if is_deferred:
                 record["deferred"] = True
+                if drafts := self._recorded_drafts(self.step):
+                    assert isinstance(self.scheduler, AsyncSpeculativeScheduler)
+                    self.scheduler.take_in_drafts(drafts)
+                    record["spec_checked"] = dict(output.drafts)
                 for part in batch.step.unanswered:
                     part.after_schedule(batch.step, self.scheduler)
             record["bitmask"] = describe_masks(self.scheduler, output)
@@ -83,7 +91,7 @@ class AsyncReplayRun(ReplayRun):
         for request in output.scheduled_requests:
             name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
             if scheduler.needs_sample(request, n):
-                placeholders[name] = scheduler.num_output_placeholders[request] + 1
+                placeholders[name] = scheduler.num_output_placeholders[request] + 1 + len(output.drafts.get(name, ()))
                 position = request.num_computed_tokens + n
                 sampled[name] = [fake_token(self._seeds[name], position, self.config["vocab_size"])]
         record["placeholders"] = placeholders
@@ -107,8 +115,8 @@ class AsyncReplayRun(ReplayRun):
             record["sampled"] = sampled
 
     def _answer(self, batch: Batch) -> dict[str, list[int]]:
-        """What came of a batch. With a grammar the tokens are an input, as they are recorded."""
-        if self.gate is None:
+        """What came of a batch. With grammars or drafts the tokens are an input, as they are recorded."""
+        if self.gate is None and not self.config.get("spec"):
             return batch.sampled
         recorded = self._inputs.get(self.step, {}).get("sampled", {})
         return {name: recorded.get(name, token_ids) for name, token_ids in batch.sampled.items()}

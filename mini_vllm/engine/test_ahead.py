@@ -20,9 +20,10 @@ from labkit.compare.replay import (
     replay,
 )
 from mini_vllm import LLM
-from mini_vllm.engine.ahead import AsyncScheduler
+from mini_vllm.engine.ahead import one_step_ahead
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler
 from mini_vllm.engine.core import EngineCore
-from mini_vllm.engine.test_steps_in_flight import FeedingExecutor, core_of
+from mini_vllm.engine.test_steps_in_flight import FeedingExecutor, core_of, outcome
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams, StructuredOutputs
@@ -30,7 +31,9 @@ from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput
-from mini_vllm.step import SampledToken, StepInput, StepOutput
+from mini_vllm.spec_decode import MATCHES
+from mini_vllm.spec_decode.scheduler import with_drafts
+from mini_vllm.step import SampledToken, SamplingRow, StepInput, StepOutput
 from mini_vllm.structured.scheduler import GrammarGate
 
 TRACES = find_trace_files(Path(__file__).parents[2] / "traces" / "vllm-0.33.0-async")
@@ -97,8 +100,9 @@ class Watched(AsyncScheduler):
         super()._preempt(request)
 
 
-def watched(name: str) -> type[SchedulerInterface]:
-    base: Any = get_scheduler_cls(name)
+def watched(options: dict[str, Any]) -> type[SchedulerInterface]:
+    base = get_scheduler_cls(options.get("scheduler", "v1"))
+    base = one_step_ahead(with_drafts(base) if "speculative" in options else base)
     return type(f"Watched{base.__name__}", (Watched, base), {})
 
 
@@ -120,6 +124,16 @@ class Obedient(FeedingExecutor):
             else token
             for token, state in zip(sampled, states, strict=True)
         ]
+
+
+class Repetitive(Obedient):
+    """A model that often says what it said three tokens before, so that drafts are right."""
+
+    def sample(self, read: Any, row: SamplingRow) -> SampledToken:
+        slots, token = read[0], super().sample(read, row)
+        if token.token_id % 5 and len(slots) > 2:
+            return token._replace(token_id=slots[-3][1])
+        return token
 
 
 def random_grammar(rng: random.Random) -> StructuredOutputs:
@@ -201,6 +215,10 @@ def run_workload(
 TIGHT = {"num_kv_blocks": 14, "max_num_seqs": 5, "max_num_batched_tokens": 24}
 MODES: dict[str, dict[str, Any]] = {
     "v1": {},
+    "ngram": {"speculative": "ngram", "num_speculative_tokens": 3},
+    "ngram, last": {"speculative": "ngram", "prompt_lookup_match": "last"},
+    "ngram, swap": {"speculative": "ngram", "preemption_mode": "swap", "num_cpu_blocks": 40},
+    "ngram, prefill_first": {"speculative": "ngram", "scheduler": "prefill_first"},
     "swap": {"preemption_mode": "swap", "num_cpu_blocks": 40},
     "prefill_first": {"scheduler": "prefill_first"},
     "nano_vllm": {"scheduler": "nano_vllm", "max_num_batched_tokens": 48},
@@ -209,10 +227,13 @@ MODES: dict[str, dict[str, Any]] = {
 }
 
 
+QUICK = ("v1", "ngram")
+
+
 @pytest.mark.parametrize("has_grammars", [False, True], ids=["", "grammars"])
 @pytest.mark.parametrize(
     "mode",
-    [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in MODES],
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in MODES],
 )
 def test_one_step_ahead_gives_the_same_tokens(
     mode: str, has_grammars: bool, silent_log: None
@@ -220,17 +241,19 @@ def test_one_step_ahead_gives_the_same_tokens(
     """20 random workloads in a pool that is tight, some with aborts, some on a device that fails at
     times.
     """
-    options = TIGHT | MODES[mode] | {"async_scheduling": True}
-    name = options.get("scheduler", "v1")
-    scheduler_cls = watched(name)
+    options = TIGHT | MODES[mode]
+    scheduler_cls = get_scheduler_cls(options.get("scheduler", "v1"))
+    executor_cls = Repetitive if "speculative" in options else Obedient
     seen: Counter[str] = Counter()
     for seed in range(20):
         expected = run_workload(
-            core_of(get_scheduler_cls(name), executor_cls=Obedient, **TIGHT | MODES[mode]),
+            core_of(scheduler_cls, executor_cls=executor_cls, **options),
             seed,
             has_grammars=has_grammars,
         )
-        core: Any = core_of(scheduler_cls, executor_cls=Obedient, **options)
+        core: Any = core_of(
+            watched(options), executor_cls=executor_cls, async_scheduling=True, **options
+        )
         rng = random.Random(seed)
         if seed % 4 == 1:
             failing = iter([rng.random() < 0.15 for _ in range(60)])
@@ -243,9 +266,58 @@ def test_one_step_ahead_gives_the_same_tokens(
             == scheduler.kv_cache_manager.num_usable_blocks
         )
         seen += scheduler.seen
+        if "speculative" in options:
+            seen["right drafts"] += scheduler.speculation_stats.num_accepted_tokens
+    assert ("speculative" in options) == (seen["right drafts"] > 50)
     assert seen["preempted in flight"] > 3
     assert seen["passed over"] > 10
     assert seen["overlapping"] > 200
+
+
+@pytest.mark.parametrize("match", MATCHES)
+def test_the_same_drafts_are_right(match: str) -> None:
+    """In a pool in which no request is cut or preempted: what is counted of drafts is the same."""
+    options: dict[str, Any] = {"speculative": "ngram", "prompt_lookup_match": match}
+    options |= {"num_kv_blocks": 200, "max_num_batched_tokens": 400, "max_num_seqs": 10}
+    total = 0
+    for seed in range(6):
+        found = []
+        for is_ahead in (False, True):
+            core: Any = core_of(
+                Scheduler, executor_cls=Repetitive, async_scheduling=is_ahead, **options
+            )
+            requests = [
+                Request(str(i), prompt, params)
+                for i, (prompt, params) in enumerate(random_workload(seed))
+            ]
+            for request in requests:
+                core.add([request])
+            while core.has_unfinished_requests():
+                core.step()
+            found.append((outcome(requests), core.scheduler.speculation_stats))
+        assert found[0] == found[1], seed
+        total += found[1][1].num_accepted_tokens
+    assert total > 40
+
+
+def test_a_step_behind_one_that_failed_does_not_run() -> None:
+    """The device has not taken in what the first one brought, such as block tables: the second one
+    would write into blocks that are not its own.
+    """
+    ran: list[int] = []
+
+    class Failing(FeedingExecutor):
+        def run(self, step: StepInput) -> StepOutput:
+            ran.append(step.num_computed_tokens[0])
+            return super().run(step)
+
+    core: Any = core_of(Scheduler, executor_cls=Failing, async_scheduling=True)
+    failing = iter([False, True])
+    core.executor.fails = lambda: next(failing, False)
+    core.add([Request("a", [5] * 9, SamplingParams(max_tokens=4, temperature=0))])
+    while core.has_unfinished_requests():
+        core.step()
+    assert ran == [0, 9, 8, 10, 11]
 
 
 def test_the_next_step_is_decided_while_one_computes() -> None:
@@ -297,6 +369,9 @@ def test_a_step_waits_for_tokens_in_flight_only_if_its_masks_need_them() -> None
     assert handed_over == [(False, 1), (False, 2), (True, 2), *[(True, 1)] * 8]
 
 
+DRAFTS: dict[str, Any] = {"speculative": "ngram", "prompt_lookup_min": 1}
+
+
 def test_a_model_gives_the_same_tokens() -> None:
     """With everything that looks back at tokens: penalties, log-probabilities, stops, grammars."""
     kinds: list[dict[str, Any]] = [
@@ -308,15 +383,17 @@ def test_a_model_gives_the_same_tokens() -> None:
     params = [SamplingParams(max_tokens=24, **kind) for kind in kinds]
     prompts = ["Once upon a time", "A girl named Lily", "Once upon a time there", "The dog"]
     found = []
-    for is_ahead in (False, True):
-        llm = LLM("tiny", device="cpu", async_scheduling=is_ahead, num_kv_blocks=40)
+    for options in ({}, {"async_scheduling": True}, {"async_scheduling": True, **DRAFTS}):
+        llm = LLM("tiny", device="cpu", num_kv_blocks=40, **options)
         outputs = llm.generate(prompts, params)
         found.append([(each.prompt_logprobs, each.outputs) for each in outputs])
     assert found[0] == found[1]
+    token_ids = [[choice.token_ids for _, outputs in each for choice in outputs] for each in found]
+    assert token_ids[0] == token_ids[2]
 
 
 @pytest.mark.parametrize(
-    "options", [{"scheduler": "sequence_group"}, {"speculative": "ngram"}], ids=str
+    "options", [{"scheduler": "sequence_group"}, {"speculative": "suffix"}], ids=str
 )
 def test_what_needs_the_tokens_in_flight_is_refused_by_name(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError, match="async_scheduling"):
