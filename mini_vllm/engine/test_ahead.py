@@ -26,6 +26,7 @@ from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.test_steps_in_flight import FeedingExecutor, core_of, outcome
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.listener import StepListener
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request
@@ -272,6 +273,90 @@ def test_one_step_ahead_gives_the_same_tokens(
     assert seen["preempted in flight"] > 3
     assert seen["passed over"] > 10
     assert seen["overlapping"] > 200
+
+
+class Result(Future[StepOutput]):
+    """What comes of a step at a time of the simulated clock, which goes on to it for one who
+    waits.
+    """
+
+    def __init__(self, clock: "Clock", time: float) -> None:
+        super().__init__()
+        self._clock, self._time = clock, time
+
+    def result(self, timeout: float | None = None) -> StepOutput:
+        self._clock.now = max(self._clock.now, self._time)
+        return super().result(timeout)
+
+
+class Clock(StepListener):
+    """Simulated milliseconds: the host takes two thirds of its time to decide a step, and the rest
+    to take in what came of it. Nothing else takes time but the device.
+    """
+
+    def __init__(self, host: float, device: float) -> None:
+        self.now, self.host, self.device = 0.0, host, device
+        self.begun: list[float] = []  # when the device began each step
+
+    def before_schedule(self) -> None:
+        self.now += self.host * 2 / 3
+
+    def after_update(self, *args: Any, **rest: Any) -> None:
+        self.now += self.host / 3
+
+    def milliseconds_of_a_step(self) -> float:
+        """In the middle of a run, between the beginnings of two steps."""
+        first, *_, last = middle = self.begun[10:-10]
+        return (last - first) / (len(middle) - 1)
+
+
+class TimedDevice(Repetitive):
+    """A device that computes a step at a time, and takes as long for each."""
+
+    clock: Clock
+
+    def execute(self, step: StepInput) -> "Future[StepOutput]":
+        clock, future = self.clock, super().execute(step)
+        output = future.result()
+        free = clock.begun[-1] + clock.device if clock.begun else 0.0
+        clock.begun.append(max(clock.now, free))
+        result = Result(clock, clock.begun[-1] + clock.device)
+        result.set_result(output)
+        return result
+
+
+def time_of_a_step(host: float, device: float, *, grammar: bool = False, **options: Any) -> float:
+    core: Any = core_of(Scheduler, executor_cls=TimedDevice, **options)
+    core.executor.clock = clock = Clock(host, device)
+    core.listeners = [clock]
+    use_recorded_grammars(core)
+    rule = json.dumps({"ready_step": 0, "shift": 1, "modulus": 3, "length": 999})
+    structured = StructuredOutputs(grammar=rule) if grammar else None
+    for i in range(3):
+        params = SamplingParams(max_tokens=60, temperature=0, structured=structured)
+        core.add([Request(str(i), [5 + i] * 9, params)])
+    while core.has_unfinished_requests():
+        core.step()
+    return clock.milliseconds_of_a_step()
+
+
+@pytest.mark.parametrize("options", [{}, {"speculative": "ngram"}], ids=["", "ngram"])
+@pytest.mark.parametrize(("host", "device"), [(3, 5), (5, 3), (4, 4)])
+def test_a_step_takes_as_long_as_the_longer_of_host_and_device(
+    host: float, device: float, options: dict[str, Any]
+) -> None:
+    alone = time_of_a_step(host, device, **options)
+    assert alone == pytest.approx(host + device)
+    ahead = time_of_a_step(host, device, async_scheduling=True, **options)
+    assert max(host, device) <= ahead + 1e-9
+    assert ahead <= 1.1 * max(host, device)
+
+
+def test_only_what_masks_need_is_not_overlapped() -> None:
+    """A step is decided while the device computes. It begins when the tokens before it are in."""
+    assert time_of_a_step(3, 5, grammar=True) == pytest.approx(3 + 5)
+    ahead = time_of_a_step(3, 5, grammar=True, async_scheduling=True)
+    assert ahead == pytest.approx(3 / 3 + 5)
 
 
 @pytest.mark.parametrize("match", MATCHES)
