@@ -27,13 +27,14 @@ MAX_HEART = 10_000
 # the heart.
 MAX_TOKENS = {
     ".": 3_850,
-    "engine": 10_000,
+    "engine": 8_500,
+    "engine/ahead": 2_450,
     "light": 3_200,
-    "worker": 12_800,
+    "worker": 13_080,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
-    "offload": 8_800,
+    "offload": 7_570,
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_300,
