@@ -25,7 +25,7 @@ from torch.overrides import TorchFunctionMode
 from mini_vllm.errors import InvalidParameterError
 
 MULTIPLES = (1, 2, 4, 8, 16, 32, 64)  # of rows, that are tried
-MOST_ROWS = 200  # in a trial
+NUMBERS = (*range(1, 33), 48, 64, 100, 200)  # of rows, in a trial
 Product = Callable[[Tensor], Tensor]
 
 
@@ -63,16 +63,21 @@ def multiple_of(run: Product, size_in: int, dtype: torch.dtype) -> int:
 
     Raises InvalidParameterError if there is none.
     """
-    rows = torch.randn(MOST_ROWS, size_in, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    rows = torch.randn(
+        NUMBERS[-1] + MULTIPLES[-1],
+        size_in,
+        dtype=dtype,
+        generator=torch.Generator().manual_seed(0),
+    )
     for multiple in MULTIPLES:
-        numbers = range(multiple, MOST_ROWS + 1, multiple)
         first = run(rows[:multiple])[0]
-        if all(is_everywhere(run, rows, number, first) for number in numbers):
+        numbers = {number + -number % multiple for number in NUMBERS}
+        if all(is_everywhere(run, rows, number, first) for number in sorted(numbers)):
             return multiple
     raise InvalidParameterError(
         f"batch_invariant: a product of {size_in} numbers in {dtype} with "
         f"{torch.get_num_threads()} threads has other bits in every number of rows up to "
-        f"{MOST_ROWS}; set dtype='float32' or another number of threads"
+        f"{NUMBERS[-1]}; set dtype='float32' or another number of threads"
     )
 
 
