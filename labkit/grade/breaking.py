@@ -218,8 +218,7 @@ class Suite:
             expected = "the first one whose record no correct engine leaves"
             raise LabFailure(f"case {case}, the step", expected, clip(repr(step)))
         if type(reason) is not str or not any(map(str.isalpha, reason)):
-            got = clip(repr(reason)) if reason else "none"
-            raise LabFailure(f"case {case}, why", "some words of yours", got)
+            raise LabFailure(f"case {case}, why", "some words of yours", "none")
 
     def _must_be_written(self) -> None:
         if self._part.unwritten:
