@@ -15,7 +15,8 @@ from labkit.labs.implementations import other_ways
 from labkit.labs.together import why_it_stopped
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
-from mini_vllm.engine.test_recovery import ShadowExecutor, final
+from mini_vllm.engine.test_recovery import final
+from mini_vllm.engine.test_steps_in_flight import FeedingExecutor
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.step import SampledToken, SamplingRow
@@ -37,7 +38,7 @@ OF_A_MODEL = ("04", "05.3")  # the shadow reads no mask and no draft model
 OPTIONS = {name: options for name, options in ALL.items() if name not in OF_A_MODEL}
 
 
-class Repeating(ShadowExecutor):
+class Repeating(FeedingExecutor):
     """One of two tokens, so that texts repeat themselves and drafts are right half of the time."""
 
     def sample(self, read: Any, row: SamplingRow) -> SampledToken:
