@@ -159,6 +159,8 @@ class EngineConfig(Params):
     """
     draft_model: str | None = None
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
+    batch_invariant: bool = False
+    """Give a request the same bits whatever else is in its batch."""
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
     """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one
