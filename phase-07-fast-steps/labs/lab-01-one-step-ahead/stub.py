@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from labkit import todo
-from mini_vllm.engine.ahead import AsyncScheduler as ReferenceAsyncScheduler, Begun
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler as ReferenceAsyncScheduler, Begun
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
 
@@ -11,17 +11,19 @@ from mini_vllm.scheduler import SchedulerOutput
 class AsyncScheduler(ReferenceAsyncScheduler):
     """What is not defined here is the reference's."""
 
-    def _advance(self, begun: Begun) -> None:
+    def _advance(self, begun: Begun) -> dict[Request, tuple[int, int]]:
         todo("07.1")
 
     def _target(self, request: Request) -> int:
         """The length that it has when the steps in flight have ended.
 
-        If its last token is among theirs, there is nothing to catch up with.
+        If its last token is surely among theirs, since each gives one token at least, there is
+        nothing to catch up with.
         """
         todo("07.1")
 
     def _preempt(self, request: Request) -> None:
+        """The step in flight computes one token for sure. More may be kept of drafts alone."""
         todo("07.1")
 
     def update_from_output(
