@@ -3,24 +3,28 @@
 
 from collections.abc import Mapping, Sequence
 
-from mini_vllm.engine.ahead import AsyncScheduler as ReferenceAsyncScheduler
-from mini_vllm.engine.ahead import Begun
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler as ReferenceAsyncScheduler
+from mini_vllm.engine.ahead.scheduler import Begun
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
 
 
 class AsyncScheduler(ReferenceAsyncScheduler):
-    def _advance(self, begun: Begun) -> None:
-        if begun.is_advanced:
-            return
-        begun.is_advanced = True
+    def _advance(self, begun: Begun) -> dict[Request, tuple[int, int]]:
+        if begun.advanced is not None:
+            return begun.advanced
+        begun.advanced = {}
         for request in begun.output.scheduled_requests:
             if request.status is not RequestStatus.RUNNING:
                 continue
             n = begun.output.num_scheduled_tokens[request.request_id]
+            num_sampled = 0
             if request.num_computed_tokens + n >= request.num_tokens:
-                self.num_output_placeholders[request] += 1
+                num_sampled = 1
+            self.num_output_placeholders[request] += num_sampled
             request.num_computed_tokens += n
+            begun.advanced[request] = (n, num_sampled)
+        return begun.advanced
 
     def _target(self, request: Request) -> int:
         waits_for = self.num_output_placeholders[request]
@@ -38,17 +42,17 @@ class AsyncScheduler(ReferenceAsyncScheduler):
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        self._advance(self._begun[0])
+        advanced = self._advance(self._begun[0])
         self._begun.popleft()
         late = [request for request in output.scheduled_requests if request.status is RequestStatus.PREEMPTED]
         for request in output.scheduled_requests:
             if request.status is not RequestStatus.RUNNING:
                 continue
-            name = request.request_id
-            num_in_flight = sum(begun.output.num_scheduled_tokens.get(name, 0) for begun in self._begun)
-            self.kv_cache_manager.cache_blocks(request, num_in_flight)
-            request.num_computed_tokens -= output.num_scheduled_tokens[name]
-            self.num_output_placeholders[request] -= len(sampled_token_ids.get(name, ()))
+            num_computed, num_sampled = advanced[request]
+            if num_sampled:
+                self._publish(request)
+            request.num_computed_tokens -= num_computed
+            self.num_output_placeholders[request] -= len(sampled_token_ids.get(request.request_id, ()))
         finished = list(super().update_from_output(output, sampled_token_ids))
         for request in late:
             for token_id in sampled_token_ids.get(request.request_id, ()):
@@ -67,19 +71,22 @@ class AsyncScheduler(ReferenceAsyncScheduler):
 # === counted_from_the_steps
 """The placeholders are counted from the steps in flight each time, by what each has sampled for whom."""
 
-from mini_vllm.engine.ahead import AsyncScheduler as ReferenceAsyncScheduler
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler as ReferenceAsyncScheduler
 from mini_vllm.request import RequestStatus
 
 
 class AsyncScheduler(ReferenceAsyncScheduler):
     def _advance(self, begun):
-        if not begun.is_advanced:
+        if begun.advanced is None:
+            begun.advanced = {}
             alive = [each for each in begun.output.scheduled_requests if each.status is RequestStatus.RUNNING]
             for request in alive:
                 n = begun.output.num_scheduled_tokens[request.request_id]
-                self.num_output_placeholders.update([request] if self.needs_sample(request, n) else [])
+                sampling = [request] if self.needs_sample(request, n) else []
+                self.num_output_placeholders.update(sampling)
                 request.num_computed_tokens += n
-        begun.is_advanced = True
+                begun.advanced[request] = n, len(sampling)
+        return begun.advanced
 
     def _is_last_in_flight(self, request):
         num_tokens = request.num_tokens + self.num_output_placeholders[request]
@@ -102,8 +109,8 @@ class AsyncScheduler(ReferenceAsyncScheduler):
         late = [each for each in output.scheduled_requests if each.status is RequestStatus.PREEMPTED]
         for request in running:
             name = request.request_id
-            coming = [each.output.num_scheduled_tokens.get(name, 0) for each in self._begun]
-            self.kv_cache_manager.cache_blocks(request, sum(coming))
+            if name in sampled_token_ids:
+                self._publish(request)
             self.num_output_placeholders[request] -= len(sampled_token_ids.get(name, ()))
             request.num_computed_tokens -= output.num_scheduled_tokens[name]
         ended = [*super().update_from_output(output, sampled_token_ids)]
