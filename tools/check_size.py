@@ -30,6 +30,7 @@ MAX_TOKENS = {
     "engine": 10_000,
     "light": 3_200,
     "worker": 12_800,
+    "worker/graphs": 5_800,
     "attention": 12_850,
     "native": 1_150,
     "models": 13_550,
