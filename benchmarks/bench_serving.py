@@ -150,7 +150,7 @@ class Server:
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from mini_vllm.cli import main; main()", "serve", "--port=0", *options],
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
+            stderr=subprocess.DEVNULL,  # its log, a line for each request
             text=True,
             env=ENVIRONMENT,
         )

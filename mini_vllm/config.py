@@ -47,9 +47,7 @@ RULES: Mapping[str, Rule] = {
     "preemption_mode": one_of(PREEMPTION_MODES),
     "structured_outputs_backend": one_of(BACKENDS),
     "speculative": one_of((None, *SPECULATIVE)),
-    "cudagraph_mode": one_of(
-        tuple("none piecewise full full_decode_only full_and_piecewise".split())
-    ),
+    "cudagraph_mode": one_of("none piecewise full full_decode_only full_and_piecewise".split()),
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
     "reasoning_parser": one_of(REASONING_PARSERS),
     "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
@@ -167,6 +165,8 @@ class EngineConfig(Params):
     """
     draft_model: str | None = None
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
+    batch_invariant: bool = False
+    """Give a request the same bits whatever else is in its batch."""
     attention_backend: str = "auto"
     structured_outputs_backend: str = "auto"
     """What compiles grammars: "xgrammar", "guidance", or "auto", the first of these that takes one

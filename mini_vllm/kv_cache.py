@@ -298,11 +298,11 @@ class KVCacheManager:
         allocate_slots(). num_in_flight: tokens that a later step computes, whose blocks have to
         wait.
         """
+        end = request.num_computed_tokens // self.block_size
         if request.request_id in self._num_published:
-            end = request.num_computed_tokens // self.block_size
             self._cache_blocks(request, 0, end)
-            if num_in_flight:
-                self._num_published.setdefault(request.request_id, end)
+        if end < (request.num_computed_tokens + num_in_flight) // self.block_size:
+            self._num_published.setdefault(request.request_id, end)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         """Publish blocks [start, end) of the table, which the coming step fills, and those that

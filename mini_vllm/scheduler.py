@@ -4,7 +4,7 @@ Every step has one token budget. Running requests take from it first, in order o
 left admits waiting requests. A request never asks for a phase, only for the tokens it is behind.
 When blocks run out, the youngest running request is preempted: it gives everything back and
 computes it again later. Source: vllm/v1/core/sched/scheduler.py; the decisions are those of vLLM
-0.33.0 with async_scheduling=False; engine/ahead.py has what differs one step ahead.
+0.33.0 with async_scheduling=False; engine/ahead/ has what differs one step ahead.
 """
 
 from bisect import insort

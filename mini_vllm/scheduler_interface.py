@@ -52,14 +52,6 @@ class SchedulerOutput:
     def total_num_scheduled_tokens(self) -> int:
         return sum(self.num_scheduled_tokens.values())
 
-    @property
-    def has_work(self) -> bool:
-        """Whether the runner has anything to compute.
-
-        What it has to copy is said by the KV cache manager's plan.
-        """
-        return bool(self.num_scheduled_tokens)
-
     def add(self, request: Request, num_tokens: int) -> None:
         self.num_scheduled_tokens[request.request_id] = num_tokens
         self.scheduled_requests.append(request)
@@ -94,6 +86,8 @@ class Step:
     """Requests that end with the step, and why. See end()."""
     notes: dict[object, Any] = field(default_factory=dict)
     """What one who watches the step has to remember of it, by who it is."""
+    unanswered: "list[Part]" = field(default_factory=list)
+    """Parts that need the tokens of the step before it, which is in flight."""
 
     @classmethod
     def decide(cls, scheduler: "SchedulerInterface") -> "Step":
@@ -177,7 +171,9 @@ class Part:
         """The step is decided, and nothing is computed yet.
 
         The part may set the output's masks, say in output.blocked what a request waits for, and
-        end requests by step.end().
+        end requests by step.end(). If it needs tokens in flight, it puts itself into
+        step.unanswered, and is asked a second time when they are known. A request has tokens in
+        flight if it has no token more than num_computed_tokens.
         """
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
@@ -188,9 +184,6 @@ class Part:
 
     def ended(self, request: Request) -> None:
         """The request is gone."""
-
-    needs_tokens = False
-    """Whether a step can only be decided when the tokens of the one before it are known."""
 
 
 @dataclass(eq=False, repr=False)

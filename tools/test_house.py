@@ -36,7 +36,6 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
     "engine": {
         "future": "a step in hand gets it when it has begun",
         "num_computed_tokens": "a step that failed is taken back",
-        "proposer": "the draft model is an executor, too, and is made after the scheduler",
     },
     "policies": {
         **dict.fromkeys(

@@ -29,11 +29,11 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
-    *("free_sched", "placeholders", "processed", "bitmask", "sampled", "aborted_during", "finished", "free", "cached"),
-    "computed",
+    *("free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
+    *("aborted_during", "finished", "free", "cached", "computed"),
 )
 ONLY_SCHEMA_2 = frozenset(
-    {"spec", "blocked", "placeholders", "processed", "bitmask", "sampled", "computed"}
+    {"spec", "blocked", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled", "computed"}
 )  # of these
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
@@ -108,10 +108,6 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield "hashes of parts of a block (hash_block_size)"
     if config.get("connector") is not None:
         yield "KV connectors (connector)"
-    if config.get("async_scheduling") and config.get("spec"):
-        yield "asynchronous scheduling with drafts (async_scheduling, spec)"
-    if config.get("async_scheduling") and any(request.get("grammar") for request in trace["requests"]):
-        yield "asynchronous scheduling with grammars (async_scheduling, grammar)"
     if any(request.get("kv") is not None for request in trace["requests"]):
         yield "KV from outside (kv of a request)"
     for name in ("raises", "hangs"):
@@ -269,8 +265,9 @@ class EagleScheduler(SpeculativeScheduler):
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         finished = super().update_from_output(output, sampled_token_ids)
-        for request in self.running:
-            self.kv_cache_manager.cache_blocks(request)
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING and sampled_token_ids.get(request.request_id):
+                self.kv_cache_manager.cache_blocks(request)
         return finished
 
 
@@ -285,19 +282,28 @@ class ReplayRecorder(TraceRecorder):
     def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
         output = step.output
         self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
-        if output.masks:
-            rows = list(output.masks.values())
-            num_rows = len(rows) * (1 + getattr(self.scheduler, "num_speculative_tokens", 0))
-            acceptable = [sum(draft >= 0 for draft in output.drafts.get(name, ())) for name in output.masks]
-            extra["bitmask"] = {
-                "ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable,
-            }  # fmt: skip
+        extra["bitmask"] = describe_masks(self.scheduler, output)
         return super().after_schedule(step, number, blocked=dict(output.blocked), **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
         computed = {request.request_id: request.num_computed_tokens for request in self.scheduler.running}
         return super().after_update(*args, **extra, computed=computed)
+
+
+def describe_masks(scheduler: SchedulerInterface, output: SchedulerOutput) -> Record:
+    """The masks of a step as traces have them; {} without any."""
+    if not output.masks:
+        return {}
+    rows = list(output.masks.values())
+    num_rows = len(rows) * (1 + getattr(scheduler, "num_speculative_tokens", 0))
+    acceptable = [sum(draft >= 0 for draft in output.drafts.get(name, ())) for name in output.masks]
+    return {"ids": list(output.masks), "rows": rows, "num_rows": num_rows, "acceptable": acceptable}
+
+
+def scheduler_cls_of(trace: Record) -> type[SpeculativeScheduler]:
+    """The scheduler of a trace with drafts."""
+    return EagleScheduler if trace["config"]["spec"]["method"] == "eagle" else SpeculativeScheduler
 
 
 class ReplayRun(ScenarioRun):
@@ -312,8 +318,7 @@ class ReplayRun(ScenarioRun):
         if (spec := trace["config"].get("spec")) is not None:
             named = {"speculative": spec["method"], "num_speculative_tokens": spec["k"]}
             scenario = trace | {"config": trace["config"] | named | {"eagle_block_drop": spec["eagle_block_drop"]}}
-            scheduler_cls = EagleScheduler if spec["method"] == "eagle" else SpeculativeScheduler
-            classes["scheduler_cls"] = classes.get("scheduler_cls") or scheduler_cls
+            classes["scheduler_cls"] = classes.get("scheduler_cls") or scheduler_cls_of(trace)
             manager_cls = EagleKVCacheManager if spec["method"] == "eagle" else LookaheadManager
             classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or manager_cls
         super().__init__(scenario, **classes)
@@ -350,11 +355,15 @@ class ReplayRun(ScenarioRun):
 
     def run_step(self) -> SchedulerOutput:
         """Recorded drafts are an input, too: they come when the step is over."""
-        output = super().run_step()
-        drafts = self._inputs.get(self.step - 1, {}).get("drafts", {})
+        output, number = super().run_step(), self.step - 1
         if isinstance(self.scheduler, SpeculativeScheduler):
-            self.scheduler.update_draft_token_ids(self.gate.allowed_drafts(drafts) if self.gate else drafts)
+            self.scheduler.update_draft_token_ids(self._recorded_drafts(number))
         return output
+
+    def _recorded_drafts(self, number: int) -> dict[str, Sequence[int]]:
+        """The drafts that come in a step, as far as grammars allow them."""
+        drafts: dict[str, Sequence[int]] = self._inputs.get(number, {}).get("drafts", {})
+        return self.gate.allowed_drafts(drafts) if self.gate else drafts
 
     def _step_difference(self, recorded: Record) -> str | None:
         ours, theirs = comparable(self.records[-1], 1), comparable(recorded, self.trace.get("schema", 1))

@@ -7,8 +7,11 @@ EngineCore.step_with_batch_queue in vllm/v1/engine/core.py.
 from collections import deque
 from typing import NamedTuple
 
-from labkit.compare.replay import ReplayRun
-from mini_vllm.engine.ahead import MOST_IN_FLIGHT, AsyncScheduler, one_step_ahead
+from labkit.compare.replay import ReplayRun, describe_masks, scheduler_cls_of
+from mini_vllm.engine.ahead import one_step_ahead
+from mini_vllm.engine.ahead.core import MOST_IN_FLIGHT
+from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler
+from mini_vllm.engine.ahead.scheduler import AsyncScheduler
 from mini_vllm.observe.trace import Record, TraceRecorder, fake_token
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
@@ -31,7 +34,8 @@ class AsyncReplayRun(ReplayRun):
     scheduler: AsyncScheduler
 
     def __init__(self, trace: Record) -> None:
-        super().__init__(trace, scheduler_cls=one_step_ahead(get_scheduler_cls("v1")))
+        base = scheduler_cls_of(trace) if trace["config"].get("spec") else get_scheduler_cls("v1")
+        super().__init__(trace, scheduler_cls=one_step_ahead(base))
         self.recorder = TraceRecorder(self.scheduler)
         self.records = []
         self._queue: deque[Batch] = deque()
@@ -45,16 +49,29 @@ class AsyncReplayRun(ReplayRun):
         before = self._begin_now() if self._queue or self._has_news else self._begin()
         self._has_news |= bool(before)
         record: Record = {"step": self.step, "aborted_before": before}
-        output = None
+        batch = None
         if self.scheduler.has_unfinished_requests() or self._has_news:
-            output = self._decide(record)
-        has_more = output is not None and (output.num_scheduled_tokens or self.scheduler.has_unfinished_requests())
-        if self._queue and not (has_more and len(self._queue) < MOST_IN_FLIGHT):
+            batch = self._decide(record)
+            self._queue.append(batch)
+        output = batch.step.output if batch else SchedulerOutput()
+        has_more = batch and (output.num_scheduled_tokens or self.scheduler.has_unfinished_requests())
+        is_deferred = batch is not None and bool(batch.step.unanswered)
+        if self._queue and (is_deferred or not (has_more and len(self._queue) < MOST_IN_FLIGHT)):
             self._take_in(self._queue.popleft(), record)
+        if batch is not None:
+            if is_deferred:
+                record["deferred"] = True
+                if drafts := self._recorded_drafts(self.step):
+                    assert isinstance(self.scheduler, AsyncSpeculativeScheduler)
+                    self.scheduler.take_in_drafts(drafts)
+                    record["spec_checked"] = dict(output.drafts)
+                for part in batch.step.unanswered:
+                    part.after_schedule(batch.step, self.scheduler)
+            record["bitmask"] = describe_masks(self.scheduler, output)
         self.records.append(record)
         self.recorder.totals["steps"] = len(self.records)
         self.step += 1
-        return output or SchedulerOutput()
+        return output
 
     def _begin_now(self) -> list[str]:
         """The same, but time does not jump while a batch is in flight."""
@@ -63,28 +80,29 @@ class AsyncReplayRun(ReplayRun):
             self._add(self._pop_group())
         return aborted
 
-    def _decide(self, record: Record) -> SchedulerOutput:
+    def _decide(self, record: Record) -> Batch:
         scheduler, self._has_news = self.scheduler, False
         self.recorder.before_schedule()
         step = Step.decide(scheduler)
-        record |= self.recorder.after_schedule(step, self.step)
+        blocked = {name: why for name, why in step.output.blocked.items() if why == "grammar"}
+        record |= self.recorder.after_schedule(step, self.step, blocked=blocked)
         del record["computed"]  # it is told when a batch is taken in
         output, placeholders, sampled = step.output, dict[str, int](), dict[str, list[int]]()
         for request in output.scheduled_requests:
             name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
             if scheduler.needs_sample(request, n):
-                placeholders[name] = scheduler.num_output_placeholders[request] + 1
+                placeholders[name] = scheduler.num_output_placeholders[request] + 1 + len(output.drafts.get(name, ()))
                 position = request.num_computed_tokens + n
                 sampled[name] = [fake_token(self._seeds[name], position, self.config["vocab_size"])]
         record["placeholders"] = placeholders
-        self._queue.append(Batch(self.step, step, sampled))
-        return output
+        return Batch(self.step, step, sampled)
 
     def _take_in(self, batch: Batch, record: Record) -> None:
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
+        sampled = self._answer(batch)
         during = self._abort("during")
         batch.step.end_kv(kv, KVResult())
-        finished = batch.step.update(scheduler, batch.sampled)
+        finished = batch.step.update(scheduler, sampled)
         self._has_news |= bool(finished or during)
         record |= {"processed": batch.number, "aborted_during": during, "free": kv.num_free_blocks}
         record["finished"] = [[request.request_id, request.finish_reason] for request in finished]
@@ -94,7 +112,14 @@ class AsyncReplayRun(ReplayRun):
             for request in scheduler.running
         }
         if batch.step.output.num_scheduled_tokens:
-            record["sampled"] = batch.sampled
+            record["sampled"] = sampled
+
+    def _answer(self, batch: Batch) -> dict[str, list[int]]:
+        """What came of a batch. With grammars or drafts the tokens are an input, as they are recorded."""
+        if self.gate is None and not self.config.get("spec"):
+            return batch.sampled
+        recorded = self._inputs.get(self.step, {}).get("sampled", {})
+        return {name: recorded.get(name, token_ids) for name, token_ids in batch.sampled.items()}
 
     def _num_in_flight(self, request: Request) -> int:
         """vLLM counts tokens as computed when they are scheduled."""

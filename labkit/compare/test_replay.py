@@ -140,7 +140,6 @@ FULL, SLIDING = {"kind": "full", "block_size": 4}, {"kind": "sliding", "block_si
         ({"groups": [FULL, SLIDING], "retention": None}, {}, "retention of blocks behind a window (retention)"),
         ({"hash_block_size": 2}, {}, "hashes of parts of a block (hash_block_size)"),
         ({"connector": {"policy": "fail", "role": "kv_both"}}, {}, "KV connectors (connector)"),
-        ({"async_scheduling": True}, {"grammar": {"length": 9}}, "grammar)"),
         ({}, {"kv": {"ext": 8}}, "KV from outside (kv of a request)"),
         ({"mystery": 1}, {}, "options not known here (mystery)"),
         ({}, {"mystery": 1}, "fields of a request not known here (mystery)"),

@@ -38,6 +38,8 @@ class AttentionBackend(ABC):
     """What of it can be recorded and replayed, by name (AttentionCGSupport in worker/graphs)."""
     # look at every slot and block id before it is used, which makes the host wait for the device
     debug: bool = False
+    # cut a decode as a prompt is cut, so that a query has the same sums in both
+    batch_invariant: bool = False
 
     @abstractmethod
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:

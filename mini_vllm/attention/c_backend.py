@@ -38,7 +38,8 @@ class PlanStruct(ctypes.Structure):
         *(
             (name, c_int64)
             for name in "query_stride table_stride num_chunk_tiles num_short_tiles num_merges "
-            "partial_rows num_kv_heads group_size head_dim block_size window num_threads".split()
+            "partial_rows num_kv_heads group_size head_dim block_size window num_threads "
+            "batch_invariant".split()
         ),
         ("scale", c_float),
     ]
@@ -120,6 +121,7 @@ class CBackend(AttentionBackend):
             chunk_queries=queries,
             key_steps=(1, 1),
             sliding_window=spec.sliding_window,
+            batch_invariant=self.batch_invariant,
         )
         partial_rows = tiles.max_short_queries * spec.group_size
         partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
@@ -145,6 +147,7 @@ class CBackend(AttentionBackend):
             block_size=metadata.block_size,
             window=spec.sliding_window or 0,
             num_threads=torch.get_num_threads(),
+            batch_invariant=self.batch_invariant,
             scale=spec.scale * LOG2E,
         )
         return CPlan(struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))

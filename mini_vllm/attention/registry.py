@@ -28,13 +28,17 @@ def fastest(device: torch.device) -> str:
 
 
 def get_backend(
-    name: str, device: torch.device, dtype: torch.dtype = torch.float32
+    name: str,
+    device: torch.device,
+    dtype: torch.dtype = torch.float32,
+    *,
+    batch_invariant: bool = False,
 ) -> AttentionBackend:
     """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one
     cannot run.
 
     dtype: of the queries and the cache that come first; kernels in C are built for it now, for
-    another when it comes.
+    another when it comes. batch_invariant: a query has the same bits in every batch and chunk.
 
     The Triton rungs run on a CPU as well, in Triton's interpreter, if TRITON_INTERPRET=1 is in the
     environment when the process starts; MINI_VLLM_DEBUG=1 there turns on the back end's debug
@@ -52,6 +56,7 @@ def get_backend(
         )
     backend: AttentionBackend = resolve_name(BACKENDS[name])()
     backend.debug = is_set("MINI_VLLM_DEBUG")
+    backend.batch_invariant = batch_invariant
     return backend
 
 

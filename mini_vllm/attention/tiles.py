@@ -30,6 +30,7 @@ from mini_vllm.attention.metadata import Array, AttentionMetadata, ragged, to_de
 SPLIT = 512  # keys of a partial result, or a multiple of it for the longest requests
 # of a request: 8 KV heads make 512 programs of it, several for every multiprocessor of a large GPU
 MAX_SPLITS = 64
+UNIFORM_STEP = 64  # keys, a multiple of the steps of every kernel
 # Rows of 32 and 16 bytes, so that every table begins at a multiple of 16 bytes, one behind the
 # other: Triton compiles a kernel again for a pointer that does not.
 # first row, queries, first position, request, first key, end of the keys, partial or -1, nothing
@@ -57,13 +58,17 @@ def make_tiles(
     chunk_queries: int,
     key_steps: tuple[int, int],
     sliding_window: int | None,
+    batch_invariant: bool = False,
 ) -> Tiles:
     """Cut a batch.
 
     short_queries: requests of up to so many queries are split by keys. chunk_queries: queries of a
     tile of longer ones. key_steps: keys come to a short tile and to a chunk's in steps of so many,
-    from a multiple of it; divisors of SPLIT.
+    from a multiple of it; divisors of SPLIT. batch_invariant: no request is short, and keys come in
+    the same steps wherever a tile begins, so that a query has the same sums in any chunk.
     """
+    if batch_invariant:
+        short_queries, key_steps = 0, (SPLIT, max(key_steps[1], UNIFORM_STEP))
     query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu
     window = sliding_window or int(
         seq_lens.max(initial=0)

@@ -47,11 +47,12 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "async_scheduling": "Decide a step while the one before it computes.",
     "cudagraph_mode": "none, piecewise, full, full_decode_only or full_and_piecewise.",
+    "batch_invariant": "The same bits for a request, whatever else is in its batch.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default nothing does.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
     "prompt_lookup_match": "For --speculative ngram: first or last, of several places.",
     "draft_model": "For --speculative draft_model: a folder or hub name; tiny has its own.",
-    "attention_backend": "auto, reference, torch, c, triton-simple or triton (see doctor).",
+    "attention_backend": "auto, reference, torch, c, triton-simple, triton; see doctor.",
     "structured_outputs_backend": "auto, xgrammar, guidance, or automaton (choices alone).",
     "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",
     "reasoning_parser": "auto, think or none: how a chat begins.",
@@ -215,7 +216,7 @@ class _DimHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         text = legible(record.getMessage())
-        if record.exc_info and record.exc_info[1] is not None:  # a fault, not a refusal
+        if record.exc_info and record.exc_info[1]:  # a fault, not a refusal
             text += "\n" + "".join(traceback.format_exception(record.exc_info[1]))
         self.screen.print(text, style="dim", markup=False, soft_wrap=True)
 

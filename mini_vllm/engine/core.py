@@ -101,8 +101,9 @@ class EngineCore:
             if step_input is not None:
                 step.future = self._execute(step_input)
                 return step
-            is_stalled = not (output.preempted_req_ids or output.blocked or step.errors)
-            if is_stalled and self.scheduler.has_unfinished_requests():
+            if self.scheduler.has_unfinished_requests() and not (
+                output.preempted_req_ids or output.blocked or step.errors
+            ):
                 raise SchedulerStalledError(
                     "requests are unfinished, but schedule() gave no tokens to any of them"
                 )

@@ -73,13 +73,13 @@ class CoreFactory:
         if config.speculative is not None:
             scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
         if config.async_scheduling:
-            scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
-            core_cls = core_ahead(core_cls)
             config.require(
                 "async_scheduling",
-                config.speculative is None,
-                f"False with speculative={config.speculative!r}: drafts need the tokens in flight",
+                config.speculative != "suffix",
+                f"False with speculative={config.speculative!r}: the host needs all tokens for it",
             )
+            scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
+            core_cls = core_ahead(core_cls, scheduler_cls)
         if config.speculative == "draft_model" and executor_cls is not None:
             raise InvalidParameterError(
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
@@ -125,7 +125,11 @@ class CoreFactory:
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
-        if self.config.speculative == "draft_model" and isinstance(scheduler, SpeculativeScheduler):
+        if (
+            self.config.speculative == "draft_model"
+            and isinstance(scheduler, SpeculativeScheduler)
+            and not self.config.async_scheduling  # the device drafts by itself
+        ):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
         scheduler.attach(EngineGate(self.grammars, self.vocabulary))
         core = self._core_cls(scheduler, self.executor)

@@ -121,7 +121,11 @@ class ShadowExecutor(Executor):
                 sampled[sample.request_id, first + sample.row] = token
             first += len(chunk.token_ids)
         places = zip(step.sample_req_ids, step.sample_rows, strict=True)
-        return accept(step, [sampled[place] for place in places])
+        return accept(step, self.obey(step, [sampled[place] for place in places]))
+
+    def obey(self, step: StepInput, sampled: list[SampledToken | str]) -> list[SampledToken | str]:
+        """What is sampled under the masks of a step."""
+        return sampled
 
     def write(self, slot: int, value: tuple[int, int]) -> None:
         self.slots[slot] = value

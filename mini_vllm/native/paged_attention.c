@@ -26,7 +26,7 @@ enum { TILE_COLUMNS = 8, MERGE_COLUMNS = 4 }; /* as in tiles.py */
 /* --- a step's work ---------------------------------------------------------------------------------------------- */
 
 /* What a layer is called with; c_backend.py fills it in. query and output [T, num_heads, head_dim], rows of the query
-   query_stride elements apart. window: 0 for none. */
+   query_stride elements apart. window: 0 for none. batch_invariant: one query is computed as many are. */
 typedef struct {
     void *output;
     const void *query, *key_cache, *value_cache;
@@ -34,7 +34,7 @@ typedef struct {
     float *partial;      /* [n, num_kv_heads, partial_rows, head_dim] */
     float *partial_sums; /* [n, num_kv_heads, partial_rows, 2]: maximum and normaliser */
     int64_t query_stride, table_stride, num_chunk_tiles, num_short_tiles, num_merges, partial_rows;
-    int64_t num_kv_heads, group_size, head_dim, block_size, window, num_threads;
+    int64_t num_kv_heads, group_size, head_dim, block_size, window, num_threads, batch_invariant;
     float scale; /* times log2(e), so that exp2 serves */
 } Plan;
 
@@ -298,7 +298,7 @@ INLINE void attention_kernel(const Plan *plan, const int32_t *columns, int64_t k
     const int32_t *block_table = plan->block_tables + columns[3] * plan->table_stride;
     Tile tile = {block_table, kv_head, columns[0], columns[1], columns[2], columns[4], columns[5], columns[6]};
     int64_t group_size = plan->group_size, num_rows = tile.num_queries * group_size;
-    if (tile.num_queries == 1 && group_size <= GROUP && plan->head_dim % LANES == 0)
+    if (tile.num_queries == 1 && !plan->batch_invariant && group_size <= GROUP && plan->head_dim % LANES == 0)
         return attend_query(plan, &tile, dtype); /* it sees all keys of the tile */
     int is_finite = 1;
     for (int64_t row = 0; row < num_rows; row += ROWS)

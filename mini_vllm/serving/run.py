@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from logging.handlers import QueueHandler, QueueListener
+from queue import Queue
 
 import uvicorn
 
@@ -27,6 +29,7 @@ logger = logging.getLogger("mini_vllm")
 GRACE = 3.0  # seconds that a server whose engine has died goes on to say so
 FLUSH = 0.5  # seconds for the last words of what was ended
 POLL = 0.05
+MAX_LINES = 10_000  # of the log that wait to be written; those beyond them are lost
 
 
 class _Uvicorn(uvicorn.Server):
@@ -35,6 +38,20 @@ class _Uvicorn(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Log(QueueHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+        """The queue is full."""
+
+
+def write_log_in_a_thread() -> Queue[logging.LogRecord]:
+    """A terminal or a pipe that takes nothing at the moment holds up nobody. Returns what waits."""
+    lines: Queue[logging.LogRecord] = Queue(MAX_LINES)
+    logger = logging.getLogger("mini_vllm")
+    QueueListener(lines, *logger.handlers).start()
+    logger.handlers = logging.getLogger("uvicorn").handlers = [_Log(lines)]
+    return lines
 
 
 async def run(
@@ -49,6 +66,7 @@ async def run(
     listening = listen(host, port)
     connections = Connections(time.monotonic)
     web = _Uvicorn(web_config(server, connections))
+    log = write_log_in_a_thread()
     signals: list[int] = []
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -76,6 +94,7 @@ async def run(
     finally:
         sweeping.cancel()
         await engine.close(0)
+        await _until(log.empty, [], timeout=FLUSH)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
     if engine.is_dead and not signals:

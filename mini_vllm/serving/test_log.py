@@ -3,6 +3,8 @@
 import json
 import logging
 import re
+import threading
+import time
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -12,6 +14,7 @@ import pytest
 from mini_vllm.observe.server_log import ThroughputLog
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.messages import StepDone
+from mini_vllm.serving.run import MAX_LINES, write_log_in_a_thread
 
 LINE = re.compile(
     r'127\.0\.0\.1:\d+ - "(?P<asked>[^"]*) HTTP/1\.1" (?P<status>\S+) \d+\.\d{3} s (?P<id>\S+)'
@@ -129,3 +132,36 @@ def test_a_busy_server_tells_its_throughput_and_an_idle_one_nothing(
         "Avg prompt throughput: 1.0 tokens/s, Avg generation throughput: 1.5 tokens/s, "
         "Running: 3 reqs, Waiting: 2 reqs, KV cache usage: 25.0%, Prefix cache hit rate: 0.0%"
     )
+
+
+class Stuck(logging.Handler):
+    """A terminal or a pipe that takes nothing until it is told to go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.goes_on = threading.Event()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        assert self.goes_on.wait(60)
+        self.lines.append(record.getMessage())
+
+
+def test_a_log_that_nobody_takes_holds_up_nobody(
+    monkeypatch: pytest.MonkeyPatch, info: pytest.LogCaptureFixture
+) -> None:
+    """Neither the server's own lines nor uvicorn's; what is beyond the bound is lost."""
+    stuck, logger = Stuck(), logging.getLogger("mini_vllm")
+    for name in ("mini_vllm", "uvicorn"):
+        monkeypatch.setattr(logging.getLogger(name), "handlers", [stuck])
+        monkeypatch.setattr(logging.getLogger(name), "propagate", False)
+    waiting = write_log_in_a_thread()
+    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+    for i in range(MAX_LINES + 1000):
+        logger.info("line %d", i)
+    assert stuck.lines == []
+    stuck.goes_on.set()
+    while not waiting.empty():
+        time.sleep(0.01)
+    assert stuck.lines[:2] == ["Invalid HTTP request received.", "line 0"]
+    assert MAX_LINES <= len(stuck.lines) + 1 <= MAX_LINES + 2

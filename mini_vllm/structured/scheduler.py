@@ -90,11 +90,6 @@ class GrammarGate(Part):
         self._grammars.pop(request.request_id, None)
         self._failed.pop(request, None)
 
-    @property
-    def needs_tokens(self) -> bool:  # type: ignore[override]
-        """A mask depends on all tokens before it."""
-        return bool(self._grammars)
-
     # --- waiting for the grammar ------------------------------------------------------------------
 
     def may_admit(self, request: Request) -> bool:
@@ -121,8 +116,9 @@ class GrammarGate(Part):
         return new()
 
     def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
-        """Say what the step's samples may be, and which requests wait; those whose grammar is wrong
-        end with it.
+        """Say what the step's samples may be, and which requests wait.
+
+        A mask depends on all tokens before it. Source: pending_structured_output_tokens of vLLM.
         """
         output = step.output
         if self._compiling:
@@ -130,14 +126,15 @@ class GrammarGate(Part):
                 if (future := self._compiling.get(request.request_id)) is not None:
                     self._begin(request, future)  # the scheduler has admitted it without asking
             output.blocked = dict.fromkeys(self._compiling, "grammar")
-            for request in sorted(self._failed, key=lambda request: request.request_id):
-                step.end(request, self._failed[request])
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
         for parent, request in sampling(output, scheduler) if self._grammars else ():
             name, drafts = request.request_id, output.drafts.get(parent.request_id, ())
             try:
                 if name in self._grammars:
+                    if parent.num_computed_tokens >= parent.num_tokens:
+                        step.unanswered.append(self)
+                        return
                     output.masks[name] = self._rows(request, drafts, parent, output)
             except GrammarError as error:
                 del self._grammars[name]
@@ -173,13 +170,15 @@ class GrammarGate(Part):
     # --- after the step ---------------------------------------------------------------------------
 
     def before_update(self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]]) -> None:
-        """Tell the grammars what was sampled.
+        """Tell the grammars what was sampled, and end the requests whose grammar is wrong.
 
         A request whose token is not allowed ends with it, and with an error.
 
         That happens behind the end of a text that does not end the request (ignore_eos), and where
         a grammar becomes too complex for its library.
         """
+        for request in sorted(self._failed, key=lambda request: request.request_id):
+            step.end(request, self._failed[request])
         for request in step.requests if self._grammars else ():
             grammar = self._grammars.get(request.request_id)
             if grammar is None or request.is_finished:

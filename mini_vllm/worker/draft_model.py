@@ -18,6 +18,7 @@ from torch import Tensor
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.request import Request
+from mini_vllm.spec_decode.proposers import Proposer
 from mini_vllm.step import Chunk, ModelInfo, Sample, SamplingRow, StepInput, StepOutput
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.local_executor import LocalExecutor
@@ -108,7 +109,13 @@ class DraftModelExecutor(LocalExecutor):
         config, info = self.config, super().load()
         names = config.model, str(config.draft_model)
         self.drafter = LocalExecutor(
-            replace(config, model=names[1], speculative=None, draft_model=None)
+            replace(
+                config,
+                model=names[1],
+                speculative=None,
+                draft_model=None,
+                async_scheduling=False,  # it runs in the steps of this one
+            )
         )
         self.draft_info = self.drafter.load()
         if info.vocab_size != self.draft_info.vocab_size or read_vocabulary(
@@ -134,6 +141,9 @@ class DraftModelExecutor(LocalExecutor):
         self.drafter.runner.sampler = DraftSampler(self.proposals)
         self._drafts: dict[str, list[int]] = {}
         self._lengths: dict[str, int] = {}  # of the drafts that the scheduler asks for
+
+    def _make_proposer(self) -> Proposer:
+        return self
 
     def run(self, step: StepInput) -> StepOutput:
         """The step, and the same for the draft model, which then goes on as long as a request wants

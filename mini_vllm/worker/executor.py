@@ -7,20 +7,17 @@ determine_available_memory, initialize_from_config, execute_model).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.spec_decode.proposers import LastNgramProposer, NgramProposer, Proposer
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.worker.feed import DraftingFeed, Feed
 
 if TYPE_CHECKING:
     from mini_vllm.config import EngineConfig
     from mini_vllm.worker.memory import KVCachePlan
-
-# stands for a token that a step in flight samples, until the executor puts it in
-PLACEHOLDER = -2
 
 
 class Executor(ABC):
@@ -68,7 +65,8 @@ class InProcessExecutor(Executor):
     def __init__(self, config: "EngineConfig") -> None:
         super().__init__(config)
         self._thread = ThreadPoolExecutor(1, "steps") if config.async_scheduling else None
-        self._last_token_ids: dict[str, int] = {}  # by request: what was sampled for it last
+        self.feed = self._make_feed()
+        self._lost: set[str] = set()  # requests of a step that failed: its news did not arrive
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         if self._thread is not None:
@@ -84,15 +82,26 @@ class InProcessExecutor(Executor):
     def _run_fed(self, step: StepInput) -> StepOutput:
         """Run a step that was decided before the tokens of the one before it were known."""
         refuse_unknown_tokens(step)
-        last = self._last_token_ids
-        if step.forget_all:
-            last.clear()
-        for request_id in step.finished_req_ids:
-            last.pop(request_id, None)
-        result = self.run(with_sampled(step, last))
-        last |= {name: tokens[-1].token_id for name, tokens in result.tokens.items()}
-        last |= dict.fromkeys(result.errors, 0)  # what is computed behind it is dropped
+        lost = self._lost
+        lost.difference_update([*lost] if step.forget_all else step.new_rows)
+        if not lost.isdisjoint(step.req_ids):  # it would write into blocks that are not its own
+            raise RuntimeError("the step before it, which has some of its requests, has failed")
+        lost.update(step.req_ids)
+        step = self.feed.fill(step)
+        result = self.feed.take_in(step, self.run(step))
+        lost.difference_update(step.req_ids)
         return result
+
+    def _make_feed(self) -> Feed:
+        config = self.config
+        proposer = self._make_proposer() if config.speculative else None
+        return DraftingFeed(proposer, config.num_speculative_tokens) if proposer else Feed()
+
+    def _make_proposer(self) -> Proposer:
+        """What drafts here, one step ahead."""
+        config = self.config
+        cls = NgramProposer if config.prompt_lookup_match == "first" else LastNgramProposer
+        return cls(config.prompt_lookup_min, config.prompt_lookup_max)
 
     @abstractmethod
     def run(self, step: StepInput) -> StepOutput:
@@ -105,20 +114,6 @@ class InProcessExecutor(Executor):
         """The memory goes with the object."""
         if self._thread is not None:
             self._thread.shutdown()
-
-
-def with_sampled(step: StepInput, last_token_ids: Mapping[str, int]) -> StepInput:
-    """The step with each placeholder, which is its chunk's last token, replaced by what was sampled
-    for the request last.
-    """
-    if PLACEHOLDER not in step.token_ids:
-        return step
-    token_ids, end = list(step.token_ids), 0
-    for request_id, n in zip(step.req_ids, step.num_scheduled_tokens, strict=True):
-        end += n
-        if token_ids[end - 1] == PLACEHOLDER:
-            token_ids[end - 1] = last_token_ids[request_id]
-    return replace(step, token_ids=tuple(token_ids))
 
 
 def refuse_unknown_tokens(step: StepInput) -> None:

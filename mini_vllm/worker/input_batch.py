@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata
-from mini_vllm.attention.metadata import ragged, refuse_too_long, to_device
+from mini_vllm.attention.metadata import refuse_too_long, to_device
 from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
 
@@ -31,7 +31,6 @@ class PackedStep(NamedTuple):
     metadata: list[AttentionMetadata]  # of each group of layers: they differ in the block tables
     sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
     sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
-    rows: Sequence[int] = ()  # [B]: of the block tables
 
 
 class BlockTables:
@@ -45,7 +44,6 @@ class BlockTables:
     def __init__(self) -> None:
         self._ids: Array = np.zeros((8, 8), np.int32)
         self._num_blocks: npt.NDArray[np.int64] = np.zeros(8, np.int64)
-        self._num_taken: npt.NDArray[np.int64] = np.zeros(8, np.int64)  # by take_new()
 
     def append(self, rows: Sequence[int], tables: Sequence[BlockTable]) -> None:
         """Put block ids behind those that each of these rows has. No row may stand there twice."""
@@ -61,7 +59,7 @@ class BlockTables:
 
     def clear(self, row: int) -> None:
         if row < len(self._num_blocks):
-            self._num_blocks[row] = self._num_taken[row] = 0
+            self._num_blocks[row] = 0
 
     def gather(self, rows: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64]]:
         """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is
@@ -69,14 +67,6 @@ class BlockTables:
         """
         num_blocks = self._num_blocks[rows]
         return self._ids[rows, : num_blocks.max(initial=0)], num_blocks
-
-    def take_new(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
-        """The ids of these rows that no call has taken: [n, 3], each a row, a column and an id."""
-        taken, num_blocks = self._num_taken[rows], self._num_blocks[rows]
-        self._num_taken[rows] = num_blocks
-        owner, place = ragged(num_blocks - taken)
-        row, column = np.array(rows, np.int64)[owner], taken[owner] + place
-        return np.stack((row, column, self._ids[row, column]), axis=1)
 
     def _make_room(self, num_rows: int, num_columns: int) -> None:
         have_rows, have_columns = self._ids.shape
@@ -89,9 +79,7 @@ class BlockTables:
         ids = np.zeros((rows, columns), np.int32)
         ids[:have_rows, :have_columns] = self._ids
         self._ids = ids
-        more = np.zeros(rows - have_rows, np.int64)
-        self._num_blocks = np.concatenate([self._num_blocks, more])
-        self._num_taken = np.concatenate([self._num_taken, more])
+        self._num_blocks = np.concatenate([self._num_blocks, np.zeros(rows - have_rows, np.int64)])
 
 
 class InputBatch:
@@ -168,7 +156,6 @@ class InputBatch:
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),
-            rows,
         )
 
     def known_token_ids(

@@ -2,7 +2,8 @@
 vllm/v1/executor/uniproc_executor.py.
 """
 
-from typing import ClassVar
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, ClassVar
 
 import torch
 
@@ -14,6 +15,7 @@ from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
 from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
+from mini_vllm.worker.batch_invariant import BatchInvariant
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.fit import Target, info_of
@@ -26,6 +28,8 @@ class LocalExecutor(InProcessExecutor):
 
     runner_cls: ClassVar[type[ModelRunner]] = ModelRunner
     runner: ModelRunner
+    products: AbstractContextManager[Any]
+    """In which the model computes."""
 
     def __init__(self, config: EngineConfig, shard: Shard = WHOLE) -> None:
         super().__init__(config)
@@ -36,7 +40,21 @@ class LocalExecutor(InProcessExecutor):
         self.hf_config = for_length(load_hf_config(path), config.max_model_len)
         self.device = pick_device(config.device)
         self.dtype = pick_dtype(config.dtype, self.hf_config, path)
-        self.attention_backend = get_backend(config.attention_backend, self.device, self.dtype)
+        self.attention_backend = get_backend(
+            config.attention_backend,
+            self.device,
+            self.dtype,
+            batch_invariant=config.batch_invariant,
+        )
+        self.products = nullcontext()
+        if config.batch_invariant:
+            config.require(
+                "batch_invariant",
+                config.quantization is None and self.attention_backend.name == "c",
+                f"False with quantization {config.quantization!r} and attention_backend "
+                f"{self.attention_backend.name!r}: it needs plain weights, and 'c'",
+            )
+            self.products = BatchInvariant()
         self.model = load_model(
             path,
             self.hf_config,
@@ -79,7 +97,8 @@ class LocalExecutor(InProcessExecutor):
             ) from error
 
     def run(self, step: StepInput) -> StepOutput:
-        return self.runner.execute(step)
+        with self.products:
+            return self.runner.execute(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

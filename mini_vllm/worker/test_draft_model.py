@@ -85,6 +85,16 @@ def test_greedy_tokens_are_those_of_the_target_alone(options: dict[str, Any]) ->
     assert not executor._lengths
 
 
+@pytest.mark.slow
+def test_one_step_ahead_as_many_drafts_are_right() -> None:
+    params = [SamplingParams(temperature=0, max_tokens=40, ignore_eos=True)] * len(TEXTS)
+    found = []
+    for is_ahead in (False, True):
+        llm = make(DRAFT, async_scheduling=is_ahead)
+        found.append((tokens(llm, params), llm.engine.scheduler.speculation_stats))  # type: ignore[attr-defined]
+    assert found[0] == found[1]
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("method", ["draft_model", "ngram"])
 def test_greedy_tokens_are_those_of_transformers(method: str) -> None:

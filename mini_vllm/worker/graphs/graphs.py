@@ -28,6 +28,7 @@ from mini_vllm.attention.backend import KVCache
 from mini_vllm.attention.tiles import Tiles
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.worker.graphs.attention import BreakingAttention, recordable
+from mini_vllm.worker.graphs.batch import GraphBatch
 from mini_vllm.worker.graphs.dispatcher import (
     BatchDescriptor,
     CudagraphDispatcher,
@@ -41,8 +42,8 @@ from mini_vllm.worker.graphs.recording import (
     MovedBufferError,
     Recording,
 )
-from mini_vllm.worker.input_batch import BlockTables, PackedStep
-from mini_vllm.worker.step_buffers import DeviceTables, Field, StepBuffers
+from mini_vllm.worker.graphs.step_buffers import DeviceTables, Field, StepBuffers
+from mini_vllm.worker.input_batch import PackedStep
 
 NO_TILE = [0, 0, 0, 0, 0, 0, -1, 0]  # no queries and no keys, and no partial result
 TABLES = ("chunk_tiles", "short_tiles", "merges")
@@ -123,7 +124,7 @@ class Graphs:
 
     # --- the four verbs ---------------------------------------------------------------------------
 
-    def can_use(self, packed: PackedStep) -> Graph | None:
+    def can_use(self, packed: PackedStep, batch: GraphBatch) -> Graph | None:
         """The recording that serves this step; None where it has to run eagerly.
 
         packed: its tensors are the host's.
@@ -134,24 +135,24 @@ class Graphs:
             query_lens
         )
         key = self.dispatcher.dispatch(num_tokens, is_uniform)
-        if key[0] is CUDAGraphMode.FULL and max(packed.rows) >= self.tables[0].num_rows:
+        if key[0] is CUDAGraphMode.FULL and max(batch.rows) >= self.tables[0].num_rows:
             return None
         return self.graphs.get(key)
 
-    def pad(self, graph: Graph, packed: PackedStep, block_tables: Sequence[BlockTables]) -> None:
+    def pad(self, graph: Graph, packed: PackedStep, batch: GraphBatch) -> None:
         """Bring the step into the recording's buffers, and nothing into their other rows: one
-        upload. block_tables: those of the InputBatch.
+        upload.
         """
         write = graph.buffers.write
         write("input_ids", packed.input_ids)
         write("positions", packed.metadata[0].positions)
         if graph.breaking is None:
-            write("rows", packed.rows)
+            write("rows", batch.rows)
             write("seq_lens", packed.metadata[0].seq_lens)
             write("sample_rows", packed.sample_rows)
             for g, (tables, metadata) in enumerate(zip(self.tables, packed.metadata, strict=True)):
                 write(f"slot_mapping {g}", metadata.slot_mapping)
-                new = tables.new_ids(block_tables[g], packed.rows)
+                new = tables.new_ids(batch.synced[g], batch.rows)
                 if len(new) > len(graph.buffers.host[f"new_ids {g}"]):
                     tables.send(new)
                     new = new[:0]
@@ -188,12 +189,12 @@ class Graphs:
 
     # --- what they are made of --------------------------------------------------------------------
 
-    def sync(self, packed: PackedStep, block_tables: Sequence[BlockTables]) -> None:
+    def sync(self, batch: GraphBatch) -> None:
         """Bring the block ids of a step that is not replayed to the device, where later ones look
         for them.
         """
-        for tables, group in zip(self.tables, block_tables, strict=True):
-            tables.send(tables.new_ids(group, packed.rows))
+        for tables, group in zip(self.tables, batch.synced, strict=True):
+            tables.send(tables.new_ids(group, batch.rows))
 
     def _record(self, key: Key) -> Graph:
         mode, batch = key

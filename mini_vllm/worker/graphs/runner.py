@@ -10,9 +10,10 @@ from mini_vllm.attention.metadata import to_device
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.step import StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.graphs.batch import GraphBatch
 from mini_vllm.worker.graphs.graphs import GraphLimits, Graphs, on_device
 from mini_vllm.worker.graphs.modes import CUDAGraphMode
-from mini_vllm.worker.input_batch import InputBatch, PackedStep
+from mini_vllm.worker.input_batch import PackedStep
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
 from mini_vllm.worker.model_runner import ModelRunner
@@ -27,10 +28,11 @@ class GraphRunner(ModelRunner):
     """
 
     graphs: Graphs
+    batch: GraphBatch
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.batch = InputBatch(self.block_size, torch.device("cpu"), self.batch.num_groups)
+        self.batch = GraphBatch(self.block_size, torch.device("cpu"), self.batch.num_groups)
         self.num_replays = 0
 
     def record(self, mode: CUDAGraphMode, limits: GraphLimits) -> None:
@@ -47,14 +49,14 @@ class GraphRunner(ModelRunner):
         self.graphs.capture()
 
     def _forward(self, packed: PackedStep) -> Tensor:
-        graph, tables = self.graphs.can_use(packed), self.batch.block_tables
+        graph = self.graphs.can_use(packed, self.batch)
         if graph is None or graph.breaking is not None:
-            self.graphs.sync(packed, tables)
+            self.graphs.sync(self.batch)
         if graph is None:
             on = [on_device(each, self.device) for each in packed.metadata]
             ids = to_device(packed.input_ids.numpy(), self.device)
             return super()._forward(packed._replace(input_ids=ids, metadata=on))
-        self.graphs.pad(graph, packed, tables)
+        self.graphs.pad(graph, packed, self.batch)
         self.num_replays += 1
         return self.graphs.replay(graph)[: len(packed.input_ids)]
 

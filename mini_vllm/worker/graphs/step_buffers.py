@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention.metadata import to_device
-from mini_vllm.worker.input_batch import BlockTables
+from mini_vllm.worker.graphs.batch import SyncedTables
 
 ALIGNMENT = 16  # bytes: Triton compiles a kernel again for a pointer that is no multiple of it
 
@@ -74,7 +74,7 @@ class DeviceTables:
         self.num_rows = rows
         self.ids = torch.zeros(rows + 1, columns, dtype=torch.int32, device=device)
 
-    def new_ids(self, tables: BlockTables, rows: Sequence[int]) -> npt.NDArray[np.int64]:
+    def new_ids(self, tables: SyncedTables, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         """What the device does not have of these rows: [n, 3], each a row, a column and an id."""
         new = tables.take_new(rows)
         # no sequence reaches beyond the columns, and a row too many is read by eager steps only

@@ -1,0 +1,88 @@
+"""The same bits for a request, whatever else is in its batch.
+
+A row of a matrix product is a sum, and a library chooses the order of its terms by the number of
+rows: one row is a product with a vector, and a few are cut for the threads in another way than
+many. So the number of rows that another request brings changes the last bits of this one, and at
+times a token. What is rows of their own (norms, rotation, sampling) has no such choice, and
+attention is told to cut every query alike (attention/tiles.py).
+
+Here a product gets rows of zeros until their number is one from which on a row is always the same.
+Which numbers these are is measured: for each shape of a weight, when it is used first.
+
+Source: He et al., "Defeating Nondeterminism in LLM Inference" (2025);
+enable_batch_invariant_mode in vllm/model_executor/determinism/batch_invariant.py, which replaces
+the operators of a GPU.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from mini_vllm.errors import InvalidParameterError
+
+MULTIPLES = (1, 2, 4, 8, 16, 32, 64)  # of rows, that are tried
+NUMBERS = (*range(1, 33), 48, 64, 100, 200)  # of rows, in a trial
+Product = Callable[[Tensor], Tensor]
+
+
+class BatchInvariant(TorchFunctionMode):
+    """While it is entered, each row of a product with a weight has the same bits in every batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.multiples: dict[tuple[Any, ...], int] = {}
+        """By product, shape and dtype of the weight: of what the rows have to be a multiple."""
+        self._products = {F.linear, getattr(torch.ops.mkldnn, "_linear_pointwise", None)}
+
+    def __torch_function__(
+        self,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        if func not in self._products:
+            return func(*args, **(kwargs or {}))
+        x, weight, *rest = args
+        key = (func, weight.shape, weight.dtype)
+        run: Product = lambda rows: func(rows, weight, *rest, **(kwargs or {}))  # noqa: E731
+        if key not in self.multiples:
+            self.multiples[key] = multiple_of(run, x.shape[1], x.dtype)
+        num_rows = x.shape[0]
+        num_more = -num_rows % self.multiples[key]
+        return run(F.pad(x, (0, 0, 0, num_more)))[:num_rows] if num_more else run(x)
+
+
+def multiple_of(run: Product, size_in: int, dtype: torch.dtype) -> int:
+    """The least of MULTIPLES that gives a row the same bits at every place among any number of rows
+    that is a multiple of it.
+
+    Raises InvalidParameterError if there is none.
+    """
+    rows = torch.randn(
+        NUMBERS[-1] + MULTIPLES[-1],
+        size_in,
+        dtype=dtype,
+        generator=torch.Generator().manual_seed(0),
+    )
+    for multiple in MULTIPLES:
+        first = run(rows[:multiple])[0]
+        numbers = {number + -number % multiple for number in NUMBERS}
+        if all(is_everywhere(run, rows, number, first) for number in sorted(numbers)):
+            return multiple
+    raise InvalidParameterError(
+        f"batch_invariant: a product of {size_in} numbers in {dtype} with "
+        f"{torch.get_num_threads()} threads has other bits in every number of rows up to "
+        f"{NUMBERS[-1]}; set dtype='float32' or another number of threads"
+    )
+
+
+def is_everywhere(run: Product, rows: Tensor, number: int, wanted: Tensor) -> bool:
+    """Whether the first row has these bits at the beginning and the end of so many rows."""
+    first, *_ = run(rows[:number])
+    *_, last = run(rows[:number].roll(-1, 0))
+    return torch.equal(first, wanted) and torch.equal(last, wanted)

@@ -1,0 +1,106 @@
+"""A request has the same bits in every batch, in every chunk, and after whatever befell it."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mini_vllm import LLM, SamplingParams
+from mini_vllm.attention import why_not
+from mini_vllm.errors import InvalidParameterError
+
+NO_C = why_not("c", torch.device("cpu"))
+pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
+RNG = random.Random(7)
+PROMPTS = [[RNG.randrange(8, 96) for _ in range(RNG.choice((1, 3, 20, 70)))] for _ in range(12)]
+PROMPTS += [[*PROMPTS[0], 9], PROMPTS[3], PROMPTS[3][:17]]  # they find blocks of earlier ones
+ALONE = {"max_num_seqs": 1, "enable_prefix_caching": False, "num_kv_blocks": 40}
+WAYS: dict[str, dict[str, Any]] = {
+    "together": {"num_kv_blocks": 200},
+    "chunks of 1": {"num_kv_blocks": 200, "max_num_batched_tokens": 16, "max_num_seqs": 15},
+    "chunks of 7": {"num_kv_blocks": 200, "long_prefill_token_threshold": 7},
+    "chunks of 16": {"num_kv_blocks": 200, "long_prefill_token_threshold": 16},
+    "preempted": {"num_kv_blocks": 16},
+    "swapped": {"num_kv_blocks": 16, "preemption_mode": "swap", "num_cpu_blocks": 40},
+    "drafts": {"num_kv_blocks": 200, "speculative": "ngram", "prompt_lookup_min": 1},
+}
+
+
+@pytest.fixture
+def threads(request: pytest.FixtureRequest) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield
+    torch.set_num_threads(before)
+
+
+def answers(checkpoint: Path | str, prompts: Any = PROMPTS, **options: Any) -> list[Any]:
+    """Tokens, and how likely they and those of the prompt are, to the last bit."""
+    llm = LLM(str(checkpoint), device="cpu", **options)
+    has_hits = options.get("enable_prefix_caching", True)
+    params = [
+        SamplingParams(
+            temperature=float(i % 2),
+            max_tokens=12,
+            seed=i,
+            logprobs=3,
+            ignore_eos=True,
+            prompt_logprobs=None if has_hits and i % 3 else 2,
+        )
+        for i in range(len(prompts))
+    ]
+    outputs = llm.generate(prompts, params)
+    return [(out.outputs[0].token_ids, out.outputs[0].logprobs) for out in outputs] + [
+        out.prompt_logprobs for out in outputs[::3]
+    ]
+
+
+def case(*values: Any, is_slow: bool = True) -> Any:
+    return pytest.param(*values, marks=pytest.mark.slow if is_slow else ())
+
+
+@pytest.mark.parametrize(
+    ("threads", "dtype", "ways"),
+    [
+        case(1, "float32", ("together", "chunks of 7", "preempted"), is_slow=False),
+        *(case(n, dtype, tuple(WAYS)) for n in (1, 2) for dtype in ("float32", "bfloat16")),
+    ],
+    indirect=["threads"],
+)
+def test_a_request_has_the_same_bits_in_every_batch(
+    checkpoint: Path, threads: None, dtype: str, ways: tuple[str, ...]
+) -> None:
+    both = {"dtype": dtype, "batch_invariant": True}
+    wanted = answers(checkpoint, **both, **ALONE)
+    for way in ways:
+        assert answers(checkpoint, **both, **WAYS[way]) == wanted, way
+
+
+def test_without_it_the_bits_differ(checkpoint: Path) -> None:
+    wanted = answers(checkpoint, dtype="float32", **ALONE)
+    assert answers(checkpoint, dtype="float32", **WAYS["together"]) != wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_long_requests_of_the_bundled_model(dtype: str) -> None:
+    """Behind 512 keys decodes are split otherwise, and one query is another piece of C."""
+    prompts = [[RNG.randrange(8, 2000) for _ in range(n)] for n in (560, 40, 700)]
+    both = {"dtype": dtype, "batch_invariant": True, "num_kv_blocks": 200}
+    wanted = answers("tiny", prompts, **both, max_num_seqs=1, enable_prefix_caching=False)
+    assert answers("tiny", prompts, **both, long_prefill_token_threshold=100) == wanted
+    longer = [[*prompt, *answer[0][:6]] for prompt, answer in zip(prompts, wanted, strict=False)]
+    again = answers("tiny", longer, **both)[:3]
+    assert [tokens[:6] for tokens, _ in again] == [tokens[6:] for tokens, _ in wanted[:3]]
+    assert [rows[:6] for _, rows in again] == [rows[6:] for _, rows in wanted[:3]]
+
+
+@pytest.mark.parametrize(
+    "options", [{"quantization": "int8"}, {"attention_backend": "torch"}], ids=str
+)
+def test_what_has_other_sums_in_other_batches_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match="batch_invariant"):
+        LLM("tiny", device="cpu", batch_invariant=True, num_kv_blocks=40, **options)
