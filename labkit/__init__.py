@@ -3,6 +3,7 @@
     labs/      a lab as files: the catalogue, what a stub is cut from, how parts get into the engine
     testing/   what a lab's tests are made of: the words, random cases, worlds, an honest model
     kernels/   labs whose answer is a kernel: how one that leaves its arrays is caught
+    steps/     the reference of labs of phase 07 whose part of the engine needs a GPU
     waste.py   lab 01.6's part of the reference: how much of the KV memory holds tokens
     grade/     runs the tests on a learner's file, in a process of its own, and explains a red one
     compare/   two runs beside each other: a learner's and the reference's, ours and a recorded one

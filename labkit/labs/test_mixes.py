@@ -185,18 +185,17 @@ def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
     assert {result.outcome for result in run_lab(lab, [solve(tmp_path, lab, source.render_stub(lab))])} == {TODO}
 
 
+PHASES = ("03", "04", "05", "07")
+
+
 # --- lab run ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """`lab run` without torch, in a checkout where the labs that are named have a file and are done."""
-    copies = [
-        replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT))
-        for lab in labs()
-        if lab.id[:2] in ("03", "04", "05")
-    ]
-    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in ("03", "04", "05")]
+    copies = [replace(lab, folder=tmp_path / lab.folder.relative_to(ROOT)) for lab in labs() if lab.id[:2] in PHASES]
+    found = [Phase(n, "Test", tmp_path, tuple(lab for lab in copies if lab.id[:2] == n)) for n in PHASES]
     monkeypatch.setattr(running, "phases", lambda: found)
     monkeypatch.setattr(running, "labs", lambda: iter(copies))
     monkeypatch.setattr(running, "find_lab", lambda lab_id: next(lab for lab in copies if lab.id == lab_id))
@@ -266,8 +265,8 @@ def test_lab_run_of_a_lab_takes_its_engine(run: Callable[..., str]) -> None:
     assert "The engine has scheduler='prefill_first'." in said
     assert "Beside vLLM" not in said
     assert "Nothing of yours is in it: this is the reference." in run({}, "03.11")
-    with pytest.raises(LabkitError, match="There is no lab or phase '07'"):
-        running.run("07", None, "phase")
+    with pytest.raises(LabkitError, match="There is no lab or phase '09'"):
+        running.run("09", None, "phase")
 
 
 @pytest.mark.slow
@@ -350,3 +349,20 @@ def test_lab_run_names_the_part_that_stops_the_engine(run: Callable[..., str]) -
             run(parts | {"03.4": broken})
         assert line in str(stopped.value)
         assert "in place of yours of 03.4 it runs to its end" in str(stopped.value)
+
+
+@pytest.mark.slow
+def test_lab_run_of_phase_07_shows_a_device_that_is_busy(run: Callable[..., str]) -> None:
+    said = run(solved("07.1"), "07")
+    assert "Yours: 07.1.\n" in said
+    rows = re.findall(r"^one step (at a time|ahead) +(\d+) +(\d+) +(\S+) +(\d+)%$", said, re.M)
+    [(_, _, _, plain, plain_busy), (_, _, _, ahead, ahead_busy)] = rows
+    assert float(plain) == 8.0
+    assert float(ahead) <= 1.1 * 5
+    assert int(plain_busy) < 65
+    assert int(ahead_busy) > 95
+    assert "\none step ahead\n  host    1122···133··244··355" in said
+    assert "device  ··1111122222333334444455555" in said
+    assert "The tokens are the same.\nRequests were preempted 1 times." in said
+    for name in ("_advance", "_target", "_preempt", "update_from_output"):
+        assert f"{name} of 07.1" in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
