@@ -3,8 +3,8 @@ closures.
 
 A recording is a list of calls without arguments. Where the model calls break_at(), the recording
 ends, the function given runs as it is, now and in every replay, and a new recording begins; so a
-forward breaks at attention without a compiler that takes the model apart (vLLM: BreakableCUDAGraph
-in vllm/compilation/breakable_cudagraph.py, after an idea of SGLang's).
+forward breaks at attention without a compiler that takes the model apart (vLLM:
+BreakableCUDAGraphCapture in vllm/compilation/breakable_cudagraph.py, after an idea of SGLang's).
 """
 
 import ctypes

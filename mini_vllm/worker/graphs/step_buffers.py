@@ -3,8 +3,8 @@
 The host writes into its half, of pinned memory beside a GPU, and one copy brings all of it to the
 device. So a step has one upload however many arrays it needs, it allocates nothing, and what was
 recorded over the device's half finds the next step's inputs at the same addresses. Block tables
-stay on the device whole, and a step sends only the blocks that are new. Source: CpuGpuBuffer and
-StagedWriteTensor in vllm/v1/utils.py and vllm/v1/worker/gpu/buffer_utils.py.
+stay on the device whole, and a step sends only the blocks that are new. Source:
+CpuGpuBuffer in vllm/v1/utils.py; StagedWriteTensor in vllm/v1/worker/gpu/buffer_utils.py.
 """
 
 from collections.abc import Mapping, Sequence
