@@ -21,6 +21,7 @@ from mini_vllm.worker.graphs import (
 )
 from mini_vllm.worker.graphs.dispatcher import capture_sizes
 from mini_vllm.worker.graphs.modes import lower
+from mini_vllm.worker.graphs.step_buffers import StepBuffers
 
 TIGHT: dict[str, Any] = {
     "dtype": "float32",
@@ -217,3 +218,45 @@ def test_a_makeup_has_the_key_of_vllm() -> None:
             assert got == (CUDAGraphMode[runtime], BatchDescriptor(*key)), (case, num_tokens)
         keys = [[m.name, *key] for m, key in dispatcher.capture_keys()]
         assert keys == case["capture"]
+
+
+def test_a_plain_decode_waits_for_the_device_once(
+    recorded: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one readback has the tokens and what is not finite; the inputs are one upload."""
+    runner = recorded.engine.executor.runner
+    waits: list[str] = []
+    for name in ("item", "tolist", "cpu", "nonzero", "__bool__", "__int__", "__float__"):
+        real = getattr(torch.Tensor, name)
+
+        def counted(self: Any, *arguments: Any, real: Any = real, name: str = name) -> Any:
+            waits.append(name)
+            return real(self, *arguments)
+
+        monkeypatch.setattr(torch.Tensor, name, counted)
+    seen: list[tuple[list[str], int]] = []
+    execute, upload = runner.execute, StepBuffers.upload
+    uploads: list[StepBuffers] = []
+
+    def counted_upload(self: StepBuffers) -> None:
+        uploads.append(self)
+        upload(self)
+
+    def counted_execute(step: Any) -> Any:
+        waits.clear()
+        uploads.clear()
+        output = execute(step)
+        if set(step.num_scheduled_tokens) == {1}:
+            seen.append((list(waits), len(uploads)))
+        return output
+
+    monkeypatch.setattr(StepBuffers, "upload", counted_upload)
+    monkeypatch.setattr(runner, "execute", counted_execute)
+    for params in (
+        SamplingParams(temperature=0, max_tokens=6, ignore_eos=True),
+        SamplingParams(temperature=0.7, seed=3, max_tokens=6, ignore_eos=True),
+    ):
+        for n in (2, 7):
+            recorded.generate([[5 + i, 6, 7] for i in range(n)], params)
+    assert len(seen) > 10
+    assert all(each == (["tolist"], 1) for each in seen), seen
