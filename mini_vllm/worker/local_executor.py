@@ -48,11 +48,12 @@ class LocalExecutor(InProcessExecutor):
         )
         self.products = nullcontext()
         if config.batch_invariant:
+            chosen = config.quantization, self.attention_backend.name, config.cudagraph_mode
             config.require(
                 "batch_invariant",
-                config.quantization is None and self.attention_backend.name == "c",
-                f"False with quantization {config.quantization!r} and attention_backend "
-                f"{self.attention_backend.name!r}: it needs plain weights, and 'c'",
+                chosen == (None, "c", "none"),
+                f"False with quantization, attention_backend and cudagraph_mode {chosen}: it "
+                "needs None, 'c' and 'none'",
             )
             self.products = BatchInvariant()
         self.model = load_model(

@@ -99,7 +99,9 @@ def test_long_requests_of_the_bundled_model(dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"quantization": "int8"}, {"attention_backend": "torch"}], ids=str
+    "options",
+    [{"quantization": "int8"}, {"attention_backend": "torch"}, {"cudagraph_mode": "full"}],
+    ids=str,
 )
 def test_what_has_other_sums_in_other_batches_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidParameterError, match="batch_invariant"):
