@@ -49,10 +49,8 @@ class Sampler:
         Raises InvalidLogitsError naming the rows whose largest logit is NaN or infinite.
         """
         assert logits.shape[0] == len(rows), (logits.shape, len(rows))
-        token_ids = [0] * len(rows)
-        bad: dict[int, str] = {}
         order: list[int] = []
-        found = [torch.empty(2, 0, dtype=torch.float64, device=logits.device)]
+        found = [logits.new_empty(2, 0, dtype=torch.float64)]
         for (is_greedy, is_changed), indices in groups_of(rows).items():
             chosen, places = [rows[i] for i in indices], [positions[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
@@ -71,11 +69,13 @@ class Sampler:
             # a maximum tells it all: NaN passes on, -inf is that of -inf only
             found.append(torch.stack((tokens.double(), peaks.double())))
         # the one place of a plain step where the host waits for the device
-        for i, token_id, peak in zip(order, *torch.cat(found, 1).tolist(), strict=True):
-            token_ids[i] = int(token_id)
-            if not isfinite(peak):
-                bad[i] = _reason(logits[i], rows[i], peak)
-        if bad:
+        values, largest = torch.cat(found, 1).tolist()
+        token_ids = [each for _, each in sorted(zip(order, map(int, values), strict=True))]
+        if bad := {
+            i: _reason(logits[i], rows[i], peak)
+            for i, peak in zip(order, largest, strict=True)
+            if not isfinite(peak)
+        }:
             raise InvalidLogitsError(bad)
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
