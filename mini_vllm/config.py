@@ -47,6 +47,7 @@ RULES: Mapping[str, Rule] = {
     "preemption_mode": one_of(PREEMPTION_MODES),
     "structured_outputs_backend": one_of(BACKENDS),
     "speculative": one_of((None, *SPECULATIVE)),
+    "cudagraph_mode": one_of("none piecewise full full_decode_only full_and_piecewise".split()),
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
     "reasoning_parser": one_of(REASONING_PARSERS),
     "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
@@ -145,6 +146,11 @@ class EngineConfig(Params):
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
     async_scheduling: bool = False
     """Decide a step while the one before it computes, as vLLM does."""
+    cudagraph_mode: str = "none"
+    """Which steps are recorded once and replayed: "full_decode_only" those of decodes alone,
+    "piecewise" all but their attention, "full_and_piecewise" both; "full" every step whole, where
+    the back end can. On a CPU a list of closures stands in for the graph.
+    """
     speculative: str | None = None
     """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
     num_speculative_tokens: int = 4

@@ -8,7 +8,7 @@ itself are asserts.
 
 import math
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from dataclasses import fields
 from difflib import get_close_matches
@@ -209,7 +209,7 @@ def integer(low: int, high: int) -> Rule:
     return Rule(lambda value: is_int(value, low, high), f"an integer in [{low}, {high}]")
 
 
-def one_of(choices: tuple[str | None, ...]) -> Rule:
+def one_of(choices: Collection[str | None]) -> Rule:
     """One of the names; None may be among them."""
     return Rule(
         lambda value: isinstance(value, str | None) and value in choices, f"one of {choices}"

@@ -290,18 +290,19 @@ class KVCacheManager:
             self.block_pool.uncache_block(block)
         return True
 
-    def cache_blocks(self, request: Request, num_in_flight: int = 0) -> None:
+    def cache_blocks(self, request: Request, num_in_flight: int = 0, is_left: bool = False) -> None:
         """Publish the full blocks of computed tokens that are not yet: those that accepted drafts
         or tokens in flight filled.
 
         Code that verifies drafts may call it after the step; else they are published by the next
         allocate_slots(). num_in_flight: tokens that a later step computes, whose blocks have to
-        wait.
+        wait; is_left: even if all before them are published.
         """
         end = request.num_computed_tokens // self.block_size
         if request.request_id in self._num_published:
             self._cache_blocks(request, 0, end)
-        if end < (request.num_computed_tokens + num_in_flight) // self.block_size:
+            is_left = True
+        if num_in_flight and is_left:
             self._num_published.setdefault(request.request_id, end)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:

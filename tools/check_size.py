@@ -31,6 +31,7 @@ MAX_TOKENS = {
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,
+    "worker/graphs": 6_800,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,

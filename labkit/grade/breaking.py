@@ -209,15 +209,15 @@ class Suite:
             raise LabTodo(self._lab.id)
         Check(None).compared()
         answer = self._versions[f"case_{case}"].config
-        culprit = str(given["culprit"])
-        if culprit not in answer["culprit"]:
+        culprit, step, reason = (given.get(key) for key in ("culprit", "step", "why"))
+        if type(culprit) is not str or culprit not in answer["culprit"]:
             expected = "one whose mistake leaves all of this evidence"
-            got = repr(culprit) + ("" if is_known(culprit) else ", and there is none of that name")
+            got = clip(repr(culprit)) + ("" if is_known(str(culprit)) else ", and there is none of that name")
             raise LabFailure(f"case {case}, the function at fault", expected, got)
-        if given.get("step") not in answer["step"]:
+        if type(step) is not int or step not in answer["step"]:  # a bool is no number
             expected = "the first one whose record no correct engine leaves"
-            raise LabFailure(f"case {case}, the step", expected, repr(given.get("step")))
-        if not str(given.get("why") or "").strip():
+            raise LabFailure(f"case {case}, the step", expected, clip(repr(step)))
+        if type(reason) is not str or not any(map(str.isalpha, reason)):
             raise LabFailure(f"case {case}, why", "some words of yours", "none")
 
     def _must_be_written(self) -> None:

@@ -909,7 +909,10 @@ FINDING = {"culprit": "mini_vllm.block_pool:BlockPool.touch", "step": 14, "why":
         ({"culprit": "touch"}, "and there is none of that name"),
         ({"step": 15}, "the step: expected the first one"),
         ({"step": None}, "the step: expected the first one"),
+        ({"step": 14.0}, "the step: expected the first one"),
         ({"why": "  "}, "why: expected some words"),
+        ({"why": "."}, "why: expected some words"),
+        ({"why": 7}, "why: expected some words"),
     ],
 )
 def test_a_culprit_is_named_with_its_step_and_a_reason(tmp_path: Path, changed: dict[str, object], said: str) -> None:

@@ -34,6 +34,8 @@ class AttentionBackend(ABC):
     """The cache's dimensions as they follow in memory, the outermost first (vLLM:
     KVCacheLayout.stride_order in vllm/v1/kv_cache_layout.py).
     """
+    cudagraph_support: ClassVar[str] = "NEVER"
+    """What of it can be recorded and replayed, by name (AttentionCGSupport in worker/graphs)."""
     # look at every slot and block id before it is used, which makes the host wait for the device
     debug: bool = False
     # cut a decode as a prompt is cut, so that a query has the same sums in both

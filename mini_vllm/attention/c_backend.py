@@ -20,7 +20,7 @@ from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import Tiles, make_tiles
 from mini_vllm.native import SOURCES
-from mini_vllm.native.c_compiler import find_library
+from mini_vllm.native.c_compiler import find_library, launch
 
 SOURCE = SOURCES / "paged_attention.c"
 DTYPES = {torch.float32: "FLOAT32", torch.bfloat16: "BFLOAT16", torch.float16: "FLOAT16"}
@@ -35,16 +35,12 @@ class PlanStruct(ctypes.Structure):
         *((name, c_void_p) for name in ("output", "query", "key_cache", "value_cache")),
         *((name, c_void_p) for name in ("block_tables", "chunk_tiles", "short_tiles", "merges")),
         *((name, c_void_p) for name in ("partial", "partial_sums")),
-        *((name, c_int64) for name in ("query_stride", "table_stride")),
         *(
             (name, c_int64)
-            for name in ("num_chunk_tiles", "num_short_tiles", "num_merges", "partial_rows")
+            for name in "query_stride table_stride num_chunk_tiles num_short_tiles num_merges "
+            "partial_rows num_kv_heads group_size head_dim block_size window num_threads "
+            "batch_invariant".split()
         ),
-        *(
-            (name, c_int64)
-            for name in ("num_kv_heads", "group_size", "head_dim", "block_size", "window")
-        ),
-        *((name, c_int64) for name in ("num_threads", "batch_invariant")),
         ("scale", c_float),
     ]
 
@@ -107,6 +103,7 @@ class CBackend(AttentionBackend):
     """
 
     name = "c"
+    cudagraph_support = "UNIFORM_BATCH"
     stride_order = (0, 2, 1, 3)
 
     def __init__(self) -> None:
@@ -130,14 +127,14 @@ class CBackend(AttentionBackend):
         partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
         partial_sums = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, 2)
         block_tables = metadata.block_tables
-        tables = {
-            "chunk_tiles": tiles.chunk_tiles,
-            "short_tiles": tiles.short_tiles,
-            "merges": tiles.merges,
-        }
         struct = PlanStruct(
             **addresses(
-                block_tables=block_tables, **tables, partial=partial, partial_sums=partial_sums
+                block_tables=block_tables,
+                chunk_tiles=tiles.chunk_tiles,
+                short_tiles=tiles.short_tiles,
+                merges=tiles.merges,
+                partial=partial,
+                partial_sums=partial_sums,
             ),
             table_stride=block_tables.stride(0),
             num_chunk_tiles=len(tiles.chunk_tiles),
@@ -198,7 +195,7 @@ class CBackend(AttentionBackend):
         call.slot_mapping = metadata.slot_mapping.data_ptr()
         call.num_tokens, call.num_kv_heads, call.head_dim = key.shape
         call.block_size, call.num_threads = metadata.block_size, torch.get_num_threads()
-        self._kernel("write_kv", key.dtype)(ctypes.byref(call))
+        launch.get()(self._kernel("write_kv", key.dtype), call)
 
     def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: CPlan) -> Tensor:
         """One call: chunks, decodes, and the merge of decodes whose keys were split."""
@@ -210,7 +207,7 @@ class CBackend(AttentionBackend):
         call.query = query.data_ptr()
         call.query_stride = query.stride(0)
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
-        self._kernel("attention", query.dtype)(ctypes.byref(call))
+        launch.get()(self._kernel("attention", query.dtype), call)
         return output
 
 

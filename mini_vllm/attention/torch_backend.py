@@ -42,6 +42,7 @@ class TorchBackend(AttentionBackend):
     """Gather the pages of a request, then attend to them as if they had never been paged."""
 
     name = "torch"
+    cudagraph_support = "UNIFORM_SINGLE_TOKEN_DECODE"
 
     def __init__(self) -> None:
         # one for keys, one for values; reused by every request of every layer

@@ -53,6 +53,7 @@ class TritonBackend(AttentionBackend):
     """
 
     name = "triton"
+    cudagraph_support = "UNIFORM_BATCH"
 
     def __init__(self, generation: int | None = None) -> None:
         self.generation = generation

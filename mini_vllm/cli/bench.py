@@ -43,8 +43,7 @@ def bench(
     """
     if num_requests * input_len > MAX_TOKENS:
         raise InvalidParameterError(
-            f"{num_requests:,} requests of {input_len:,} prompt tokens are more than "
-            f"{MAX_TOKENS:,} tokens"
+            f"{num_requests:,} requests of {input_len:,} prompt tokens exceed {MAX_TOKENS:,} tokens"
         )
     engine = load_llm(config).engine
     draw, vocabulary = random.Random(config.seed).choices, range(engine.vocab_size)

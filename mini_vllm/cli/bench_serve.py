@@ -290,14 +290,10 @@ def report(
     if result["max_send_lag_ms"] > 1000 * metrics.LATE:
         lag = f"{result['max_send_lag_ms']:.0f} ms"
         notes.append(
-            f"The client was late: it came to a request {lag} after it was due. The latencies "
-            "include that."
+            f"The client came to a request {lag} after it was due; the latencies include that."
         )
     if asked_ignore_eos and not result["ignore_eos"]:
-        notes.append(
-            "The server refuses ignore_eos, so it was not sent: outputs may be shorter than asked "
-            "for."
-        )
+        notes.append("The server refuses ignore_eos, so it was not sent: outputs may be shorter.")
     for note in notes:
         console(stderr=True).print(note, style="dim", markup=False, soft_wrap=True)
     if out:

@@ -40,13 +40,13 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
     "policy": "fcfs or priority.",
     "scheduler": f"{', '.join(SCHEDULERS)}.",
-    "cache_watermark": "For --multi-tenant: the share of the blocks above which cold cached ones "
-    "are trimmed.",
+    "cache_watermark": "For --multi-tenant: the share of blocks that leaves cold ones cached.",
     "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "async_scheduling": "Decide a step while the one before it computes.",
+    "cudagraph_mode": "none, piecewise, full, full_decode_only or full_and_piecewise.",
     "batch_invariant": "The same bits for a request, whatever else is in its batch.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default nothing does.",
     "num_speculative_tokens": "Most drafts of a request in one step.",

@@ -85,6 +85,10 @@ class CoreFactory:
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
             )
         executor_cls = executor_cls or default_executor_cls(config)
+        if config.cudagraph_mode != "none":
+            from mini_vllm.worker.graphs.runner import with_graphs
+
+            executor_cls = with_graphs(executor_cls)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))

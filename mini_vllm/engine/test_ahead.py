@@ -73,7 +73,7 @@ def test_a_block_that_was_in_flight_gets_its_name_later(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         KVCacheManager,
         "cache_blocks",
-        lambda self, request, num_in_flight: cache_blocks(self, request),
+        lambda self, request, *rest: cache_blocks(self, request),
     )
     assert any(replay(trace) for file in TRACES for trace in read_traces(file))
 
@@ -361,7 +361,10 @@ def test_only_what_masks_need_is_not_overlapped() -> None:
 
 @pytest.mark.parametrize("match", MATCHES)
 def test_the_same_drafts_are_right(match: str) -> None:
-    """In a pool in which no request is cut or preempted: what is counted of drafts is the same."""
+    """In a pool in which no request is cut or preempted: what is counted of drafts is the same.
+
+    The second time the prompts are found in the cache, and some are admitted with padding.
+    """
     options: dict[str, Any] = {"speculative": "ngram", "prompt_lookup_match": match}
     options |= {"num_kv_blocks": 200, "max_num_batched_tokens": 400, "max_num_seqs": 10}
     total = 0
@@ -371,15 +374,18 @@ def test_the_same_drafts_are_right(match: str) -> None:
             core: Any = core_of(
                 Scheduler, executor_cls=Repetitive, async_scheduling=is_ahead, **options
             )
-            requests = [
-                Request(str(i), prompt, params)
-                for i, (prompt, params) in enumerate(random_workload(seed))
-            ]
-            for request in requests:
-                core.add([request])
-            while core.has_unfinished_requests():
-                core.step()
-            found.append((outcome(requests), core.scheduler.speculation_stats))
+            outcomes = []
+            for _ in range(2):
+                requests = [
+                    Request(str(i), prompt, params)
+                    for i, (prompt, params) in enumerate(random_workload(seed))
+                ]
+                for request in requests:
+                    core.add([request])
+                while core.has_unfinished_requests():
+                    core.step()
+                outcomes.append(outcome(requests))
+            found.append((outcomes, core.scheduler.speculation_stats))
         assert found[0] == found[1], seed
         total += found[1][1].num_accepted_tokens
     assert total > 40
@@ -403,6 +409,50 @@ def test_a_step_behind_one_that_failed_does_not_run() -> None:
     while core.has_unfinished_requests():
         core.step()
     assert ran == [0, 9, 8, 10, 11]
+
+
+def random_options(rng: random.Random) -> dict[str, Any]:
+    """Of an engine with drafts, whose pool and budget are tight in various ways."""
+    options = TIGHT | {
+        "speculative": "ngram",
+        "num_speculative_tokens": rng.choice((1, 2, 4, 7)),
+        "prompt_lookup_min": rng.choice((1, 2)),
+        "prompt_lookup_match": rng.choice(MATCHES),
+    }
+    for more in (
+        {"long_prefill_token_threshold": rng.choice((3, 9))},
+        {"max_model_len": rng.choice((34, 40))},
+        {"preemption_mode": "swap", "num_cpu_blocks": rng.choice((3, 40))},
+        {"enable_prefix_caching": False},
+        {"max_num_batched_tokens": rng.choice((12, 16))},
+        {"num_kv_blocks": rng.choice((12, 20))},
+        rng.choice(({"policy": "priority"}, {"scheduler": "prefill_first"})),
+    ):
+        if rng.random() < 0.3:
+            options |= more
+    return options
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("block", range(4))
+def test_any_options_give_the_same_tokens(block: int, silent_log: None) -> None:
+    for seed in range(50 * block, 50 * (block + 1)):
+        rng = random.Random(seed)
+        options, has_grammars = random_options(rng), rng.random() < 0.5
+        scheduler_cls = get_scheduler_cls(options.get("scheduler", "v1"))
+        plain = {name: value for name, value in options.items() if name != "speculative"}
+        core: Any = core_of(scheduler_cls, executor_cls=Repetitive, **plain)
+        expected = run_workload(core, seed, has_grammars=has_grammars)
+        core = core_of(scheduler_cls, executor_cls=Repetitive, async_scheduling=True, **options)
+        if rng.random() < 0.4:
+            failing = iter([rng.random() < 0.15 for _ in range(80)])
+            core.executor.fails = lambda failing=failing: next(failing, False)
+        aborts = rng if rng.random() < 0.4 else None
+        found = run_workload(core, seed, aborts, has_grammars=has_grammars)
+        assert found == {name: expected[name] for name in found}, (seed, options)
+        kv = core.scheduler.kv_cache_manager
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        assert not +core.scheduler.num_output_placeholders
 
 
 def test_the_next_step_is_decided_while_one_computes() -> None:

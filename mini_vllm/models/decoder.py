@@ -155,8 +155,7 @@ class DecoderModel(nn.Module):
 
     def embed(self, input_ids: Tensor) -> Tensor:
         """What the first layer gets: token ids [T] to [T, hidden_size]."""
-        embedded: Tensor = self.embed_tokens(input_ids)
-        return embedded
+        return self.embed_tokens(input_ids)  # type: ignore[no-any-return]
 
     def forward(self, input_ids: Tensor, positions: Tensor, attend: PagedAttention) -> Tensor:
         """Token ids and positions [T] int64 to final hidden states [T, hidden_size], normalised."""

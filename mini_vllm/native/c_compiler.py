@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
 
@@ -28,7 +29,6 @@ from mini_vllm.errors import shown
 logger = logging.getLogger("mini_vllm")
 
 FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding")
-OPENMP = ("-fopenmp",)
 # No library is named to the linker: what is missing is found in the process, and so OpenMP is the
 # one that torch has brought. Two of them would have two sets of threads, each waiting for work on
 # the cores that the other one needs.
@@ -37,6 +37,11 @@ COMPILERS = ("cc", "gcc", "clang")
 # on the wall: some on an idle machine, two minutes with sanitizers on a busy one
 SECONDS_TO_BUILD = 600
 NONE_FOUND = "there is no C compiler ({}); install gcc or clang, as by: apt install gcc"
+
+
+# How a kernel is called: launch.get()(kernel, its arguments as a Structure). What records a forward
+# puts its own function here for as long as it does.
+launch = ContextVar("launch", default=lambda kernel, call: kernel(ctypes.byref(call)))
 
 
 class CannotBuildError(Exception):
@@ -67,7 +72,7 @@ def load_library(source: Path, *defines: str) -> ctypes.CDLL:
     code = [file.read_bytes() for file in (source, *sorted(Path(__file__).parent.glob("*.h")))]
     ways = {}  # flags by the beginning of a library's name
     macros = tuple(f"-D{define}" for define in defines)
-    for flags in ((*FLAGS, *OPENMP, *macros), (*FLAGS, *macros)):
+    for flags in ((*FLAGS, "-fopenmp", *macros), (*FLAGS, *macros)):
         name = f"{source.stem}-{short_hash(*code, repr((flags, LINK)).encode(), processor())}"
         ways[f"{name}-{short_hash(version_of(compiler))}" if compiler else name] = flags
     for name in ways:

@@ -11,12 +11,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from mini_vllm.errors import InvalidParameterError, shown
-from mini_vllm.spec_decode.proposers import LastNgramProposer, NgramProposer, Proposer
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.feed import DraftingFeed, Feed
 
 if TYPE_CHECKING:
     from mini_vllm.config import EngineConfig
+    from mini_vllm.spec_decode.proposers import Proposer
+    from mini_vllm.worker.feed import Feed
     from mini_vllm.worker.memory import KVCachePlan
 
 
@@ -92,13 +92,17 @@ class InProcessExecutor(Executor):
         lost.difference_update(step.req_ids)
         return result
 
-    def _make_feed(self) -> Feed:
+    def _make_feed(self) -> "Feed":
+        from mini_vllm.worker.feed import DraftingFeed, Feed
+
         config = self.config
         proposer = self._make_proposer() if config.speculative else None
         return DraftingFeed(proposer, config.num_speculative_tokens) if proposer else Feed()
 
-    def _make_proposer(self) -> Proposer:
+    def _make_proposer(self) -> "Proposer":
         """What drafts here, one step ahead."""
+        from mini_vllm.spec_decode.proposers import LastNgramProposer, NgramProposer
+
         config = self.config
         cls = NgramProposer if config.prompt_lookup_match == "first" else LastNgramProposer
         return cls(config.prompt_lookup_min, config.prompt_lookup_max)

@@ -86,7 +86,6 @@ class DraftingFeed(Feed):
                 self._drafts.pop(request_id, None)
         for request_id, row in step.new_rows.items():
             self._requests.setdefault(request_id, Request(request_id, row.token_ids, row.params))
-            self._drafts.pop(request_id, None)  # of its time before a preemption
         token_ids, starts, end = list(step.token_ids), list(step.num_computed_tokens), 0
         for i, n in enumerate(step.num_scheduled_tokens):
             start, end = end, end + n

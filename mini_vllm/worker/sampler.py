@@ -51,6 +51,8 @@ class Sampler:
         assert logits.shape[0] == len(rows), (logits.shape, len(rows))
         token_ids = [0] * len(rows)
         bad: dict[int, str] = {}
+        order: list[int] = []
+        found = [torch.empty(2, 0, dtype=torch.float64, device=logits.device)]
         for (is_greedy, is_changed), indices in groups_of(rows).items():
             chosen, places = [rows[i] for i in indices], [positions[i] for i in indices]
             part = logits if len(chosen) == len(rows) else logits[indices]
@@ -63,18 +65,17 @@ class Sampler:
                 part = process_logits(part, chosen, places)
                 penalise(part, chosen, known)
             peaks, tokens = part.max(-1)
-            # a maximum tells it all: NaN passes on, -inf is that of -inf only
-            if not bool(peaks.isfinite().all()):
-                bad |= {
-                    i: _reason(logits[i], rows[i], peak)
-                    for i, peak in zip(indices, peaks, strict=True)
-                }
-                continue
             if not is_greedy:
                 tokens = self.draw(part, peaks, chosen, places)
-            for i, token_id in zip(indices, tokens.tolist(), strict=True):
-                token_ids[i] = token_id
-        if bad := {i: reason for i, reason in bad.items() if reason}:
+            order += indices
+            # a maximum tells it all: NaN passes on, -inf is that of -inf only
+            found.append(torch.stack((tokens.double(), peaks.double())))
+        # the one place of a plain step where the host waits for the device
+        for i, token_id, peak in zip(order, *torch.cat(found, 1).tolist(), strict=True):
+            token_ids[i] = int(token_id)
+            if not isfinite(peak):
+                bad[i] = _reason(logits[i], rows[i], peak)
+        if bad:
             raise InvalidLogitsError(bad)
         logprobs = gather_logprobs(logits, token_ids, [row.params.logprobs for row in rows])
         return [SampledToken(token_id, logprobs.get(i)) for i, token_id in enumerate(token_ids)]
@@ -128,12 +129,10 @@ def groups_of(rows: Sequence[SamplingRow]) -> dict[tuple[bool, bool], list[int]]
     return groups
 
 
-def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
-    """Why no token can be sampled from masked logits [V] whose penalised maximum is peak; "" if one
-    can.
+def _reason(logits: Tensor, row: SamplingRow, peak: float) -> str:
+    """Why no token can be sampled from masked logits [V] whose penalised maximum is peak, which is
+    not finite.
     """
-    if bool(peak.isfinite()):
-        return ""
     params, largest = row.params, logits.max().item()
     words = params.bad_words or params.bad_token_ids
     acting = [
@@ -152,7 +151,7 @@ def _reason(logits: Tensor, row: SamplingRow, peak: Tensor) -> str:
     ]
     if isfinite(largest) or (params.structured is not None and largest == -inf):
         return Refusal(
-            f"with {', '.join(acting)} the largest logit becomes {peak.item()}, it must be finite"
+            f"with {', '.join(acting)} the largest logit becomes {peak}, it must be finite"
         )
     return f"the largest logit is {largest}, it must be finite"
 

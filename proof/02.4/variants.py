@@ -53,7 +53,7 @@ class KVCacheManager(ReferenceKVCacheManager):
 
 
 # === one_block_at_a_time
-"""Blocks are added while slots are missing, and each block is published by a helper when it becomes full."""
+"""Blocks are added while slots are missing, published by a helper when they become full, and released one at a time."""
 
 from collections.abc import Sequence
 from math import ceil
@@ -106,7 +106,9 @@ class KVCacheManager(ReferenceKVCacheManager):
         table = self._tables.pop(request.request_id, None)
         if table is None:
             return
-        self.block_pool.free_blocks(table)
+        self.block_pool.free_blocks([block for block in table if block.block_hash is None])
+        for block in reversed([block for block in table if block.block_hash is not None]):
+            self.block_pool.free_blocks([block])
         for i, block in enumerate(table):
             if not request.is_finished and (i + 1) * self.block_size > request.num_computed_tokens:
                 self.block_pool.uncache_block(block)

@@ -14,6 +14,7 @@ vllm/v1/engine/core.py. The decisions are those of vLLM 0.33.0 with async_schedu
 from mini_vllm.engine.ahead.core import AsyncCore
 from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler, DraftingCore
 from mini_vllm.engine.ahead.scheduler import AsyncScheduler
+from mini_vllm.engine.ahead.scheduler import Begun as Begun
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.scheduler import Scheduler, SchedulerInterface

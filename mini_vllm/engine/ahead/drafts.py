@@ -69,7 +69,7 @@ class AsyncSpeculativeScheduler(AsyncScheduler, SpeculativeScheduler):
         self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         """The same. What stood for drafts that the device did not have counts as none."""
-        begun = self._begun[0]
+        begun, kv = self._begun[0], self.kv_cache_manager
         self._advance(begun)
         for request in output.scheduled_requests[: begun.num_running]:
             name = request.request_id
@@ -81,7 +81,7 @@ class AsyncSpeculativeScheduler(AsyncScheduler, SpeculativeScheduler):
         finished = super().update_from_output(output, sampled)
         for request in output.scheduled_requests:
             if request.status is RequestStatus.RUNNING and sampled.get(request.request_id):
-                self._publish(request)
+                kv.cache_blocks(request, self.num_in_flight(request), kv.enable_prefix_caching)
                 for later in self._begun:  # it begins where the right drafts end
                     if request in later.starts:
                         later.starts[request] = request.num_computed_tokens

@@ -4,7 +4,7 @@ AsyncScheduler in vllm/v1/core/sched/async_scheduler.py.
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
@@ -17,7 +17,9 @@ class Begun:
     output: SchedulerOutput
     starts: dict[Request, int]
     """num_computed_tokens of its requests when it was decided."""
-    advanced: dict[Request, tuple[int, int]] | None = None
+    is_advanced: bool = False
+    """Whether the counters of its requests are behind it already."""
+    advanced: dict[Request, tuple[int, int]] = field(default_factory=dict)
     """By how much the counters of its requests are behind it already: num_computed_tokens, and the
     placeholders.
     """
@@ -63,28 +65,23 @@ class AsyncScheduler(Scheduler):
             num_tokens = request.at_most(num_tokens + p + 1) - 1
         return num_tokens
 
-    def _advance(self, begun: Begun) -> dict[Request, tuple[int, int]]:
-        if begun.advanced is None:
-            begun.advanced, output = {}, begun.output
-            for request in output.scheduled_requests:
-                if request.status is RequestStatus.RUNNING:
-                    n = output.num_scheduled_tokens[request.request_id]
-                    p = int(self.needs_sample(request, n))
-                    p += len(output.drafts.get(request.request_id, ()))
-                    begun.advanced[request] = n, p
-                    self.num_output_placeholders[request] += p
-                    request.num_computed_tokens += n
-        return begun.advanced
+    def _advance(self, begun: Begun) -> None:
+        if begun.is_advanced:
+            return
+        begun.is_advanced, output = True, begun.output
+        for request in output.scheduled_requests:
+            if request.status is RequestStatus.RUNNING:
+                n = output.num_scheduled_tokens[request.request_id]
+                p = int(self.needs_sample(request, n))
+                p += len(output.drafts.get(request.request_id, ()))
+                begun.advanced[request] = n, p
+                self.num_output_placeholders[request] += p
+                request.num_computed_tokens += n
 
-    def _publish(self, request: Request) -> None:
-        """Give names to the blocks that are computed of a request with a token in flight.
-
-        What later steps compute has to wait.
-        """
-        kv, name, num_in_flight = self.kv_cache_manager, request.request_id, 0
-        if kv.enable_prefix_caching:
-            num_in_flight = sum(b.output.num_scheduled_tokens.get(name, 0) for b in self._begun)
-        kv.cache_blocks(request, num_in_flight)
+    def num_in_flight(self, request: Request) -> int:
+        """Tokens of it that steps in flight compute."""
+        name = request.request_id
+        return sum(begun.output.num_scheduled_tokens.get(name, 0) for begun in self._begun)
 
     def _preempt(self, request: Request) -> None:
         """The step in flight computes one token for sure. More may be kept of drafts alone."""
@@ -106,14 +103,15 @@ class AsyncScheduler(Scheduler):
         A request that was preempted since gets its token all the same: it was computed before its
         blocks were given away.
         """
-        advanced, preempted = self._advance(self._begun.popleft()), []
+        begun, preempted = self._begun.popleft(), []
+        self._advance(begun)
         for request in output.scheduled_requests:
             if request.status is RequestStatus.PREEMPTED:
                 preempted.append(request)
             elif request.status is RequestStatus.RUNNING:
-                n, p = advanced[request]
+                n, p = begun.advanced[request]
                 if p:  # before it may end, so that the next request finds its last block
-                    self._publish(request)
+                    self.kv_cache_manager.cache_blocks(request, self.num_in_flight(request))
                 request.num_computed_tokens -= n
                 self.num_output_placeholders[request] -= p
         finished = super().update_from_output(output, sampled_token_ids)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.native import SOURCES
-from mini_vllm.native.c_compiler import find_library
+from mini_vllm.native.c_compiler import find_library, launch
 
 SOURCE = SOURCES / "int8_linear.c"
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -51,5 +51,5 @@ def int8_linear(kernels: ctypes.CDLL, x: Tensor, values: Tensor, scale: Tensor) 
     inputs, weights = torch.empty(len(x), size_in), torch.empty(num_threads, TILE, size_in)
     pointers = (tensor.data_ptr() for tensor in (output, x, values, scale, inputs, weights))
     call = LinearStruct(*pointers, len(x), size_in, size_out, num_threads)
-    kernels[f"int8_linear_{DTYPES[x.dtype]}"](ctypes.byref(call))
+    launch.get()(kernels[f"int8_linear_{DTYPES[x.dtype]}"], call)
     return output

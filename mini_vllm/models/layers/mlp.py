@@ -34,5 +34,4 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""
-        output: Tensor = self.down_proj(silu_mul(self.gate_up_proj(x)))
-        return output
+        return self.down_proj(silu_mul(self.gate_up_proj(x)))  # type: ignore[no-any-return]

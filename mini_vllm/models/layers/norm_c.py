@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.native import SOURCES
-from mini_vllm.native.c_compiler import find_library
+from mini_vllm.native.c_compiler import find_library, launch
 
 SOURCE = SOURCES / "norm.c"
 DTYPES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
@@ -61,5 +61,5 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float, residual: Tensor | None = No
     call = NormStruct(
         *pointers, len(x), rows, x.shape[-1], x.stride(0), torch.get_num_threads(), eps
     )
-    find_kernel(x.dtype)(ctypes.byref(call))
+    launch.get()(find_kernel(x.dtype), call)
     return output

@@ -344,6 +344,25 @@ def test_what_is_no_hit(lab, case):
     see(f"computed tokens: {about}", request.num_computed_tokens, equals=8)
 
 
+@concept("A crowd is counted as a few are, and a request leaves it from any place.", invariant="I5")
+@cases(near_the_front=0.1, in_the_middle=0.5, near_the_end=0.9)
+def test_admitted_from_a_crowd(lab, case):
+    scheduler, size, length = make(lab, blocks=20_000), far(300), far(70_000, 79_000)
+    for number in range(size):
+        scheduler.add_request(lab.Request(f"r{number}", [number] * 5, lab.SamplingParams()))
+    request = list(scheduler.waiting)[int(case * size)]
+    for _ in range(length - 5):
+        request.append_output_token(7)
+    scheduler.kv_cache_manager.num_external_tokens = lambda request: 20
+    see = check(lambda: f"{size} requests wait, and one of them, {request.request_id}, knows {length} tokens")
+    scheduler._admit(request, length - 8)
+    see("whether it waits", request.request_id in names(scheduler.waiting), equals=False)
+    see("how many requests wait", len(scheduler.waiting), equals=size - 1)
+    see("who runs", names(scheduler.running), equals=[request.request_id])
+    what = "admissions, tokens, hits | the same after a preemption; 20 tokens came from elsewhere"
+    see(what, counted(scheduler), equals=f"1 {length} {length - 28} | 0 0 0")
+
+
 # --- all parts together ---------------------------------------------------------------------------------------------
 
 TEXTS = ("abcdabcdabcdabcd", "aaaaaaaaaaaaaaaa", "dcbadcbadcbadcba")

@@ -1,5 +1,6 @@
 """Lab 05.1: drafts from the text of the request itself."""
 
+from itertools import product
 from random import Random
 
 from labkit import cases, check, concept, far, processor_seconds, scaled, walk
@@ -240,6 +241,26 @@ def test_equal_hashes(lab):
     see = check(lambda: "two pairs of tokens with the same hash")
     for first, second, *last in found:
         request = make(lab, [first, second, 7, *last])
+        drafts = list(lab.NgramProposer(2, 2).propose(request, 4))
+        see(f"drafts of {request.all_token_ids}, with n = 2", drafts, equals=[])
+
+
+@concept("A match is where all tokens are equal: an equal sum, each token times a number, is none.", invariant="I1",
+         illustrates=True)  # fmt: skip
+def test_equal_rolling_hashes(lab):
+    """Two pairs with equal first * base + second, or first + second * base, modulo a usual prime or a power of 2."""
+    found = set()
+    for modulus, base in product(MODULI, (*BASES, 2**20, 2**20 + 7)):
+        for step in range(1, 2**13):
+            rest = step * base % modulus
+            rest -= modulus * (rest > modulus // 2)
+            if abs(rest) < 2**20:
+                first, second = (step, max(-rest, 0)), (0, max(-rest, 0) + rest)
+                found |= {(*first, *second), (*first[::-1], *second[::-1])}
+                break
+    see = check(lambda: "two pairs of tokens with the same hash")
+    for first, second, *last in sorted(found):
+        request = make(lab, [first, second, 2**20 - 1, *last])
         drafts = list(lab.NgramProposer(2, 2).propose(request, 4))
         see(f"drafts of {request.all_token_ids}, with n = 2", drafts, equals=[])
 

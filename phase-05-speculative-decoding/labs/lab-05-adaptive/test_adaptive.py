@@ -1,6 +1,7 @@
 """Lab 05.5: how many drafts a request asks for, by how many were right."""
 
 from itertools import groupby
+from random import Random
 
 from labkit import cases, check, concept, far, walk
 
@@ -209,6 +210,23 @@ def test_two_paces(lab):
     other.learn(1, 0)
     lengths = [(one.next_length(), other.next_length()) for _ in range(6)]
     see("lengths of both", lengths, equals=[(4, 0), (4, 0), (4, 0), (4, 0), (4, 1), (4, 1)])
+
+
+@concept("Each request has a pace of its own, however many there are, or were.", invariant="I1")
+def test_many_paces(lab):
+    see, paces, rng = check(), [lab.Pace(4) for _ in range(far(1000))], Random(3)
+    learnt = [rng.choice(((1, 1), (2, 1), (1, 0))) for _ in paces]
+    for pace, (num_drafts, num_accepted) in zip(paces, learnt):
+        pace.learn(num_drafts, num_accepted)
+    for step in range(2):
+        lengths = {(1, 1): set(), (2, 1): set(), (1, 0): set()}
+        for pace, call in zip(paces, learnt):
+            lengths[call].add(pace.next_length())
+        what = f"what {len(paces)} paces ask for in step {step}, by how they called learn()"
+        see(what, lengths, equals={(1, 1): {4}, (2, 1): {2}, (1, 0): {0}})
+    del paces, pace
+    first = [lab.Pace(4).next_length() for _ in range(20)]
+    see("the first lengths of twenty paces, each made when the one before it is gone", first, equals=[1] * 20)
 
 
 @concept("However long a request runs, what it does again has the same share again.", invariant="I1")

@@ -1,0 +1,48 @@
+"""What an InputBatch remembers beside its block tables: how much of them the device has."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from mini_vllm.attention.metadata import ragged
+from mini_vllm.step import StepInput
+from mini_vllm.worker.input_batch import BlockTables, InputBatch, PackedStep
+
+
+class SyncedTables(BlockTables):
+    """Block tables that know which ids were taken from them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._num_taken: npt.NDArray[np.int64] = np.zeros_like(self._num_blocks)
+
+    def clear(self, row: int) -> None:
+        super().clear(row)
+        self._num_taken[row : row + 1] = 0
+
+    def take_new(self, rows: Sequence[int]) -> npt.NDArray[np.int64]:
+        """The ids of these rows that no call has taken: [n, 3], each a row, a column and an id."""
+        more = len(self._num_blocks) - len(self._num_taken)
+        self._num_taken = np.pad(self._num_taken, (0, more)) if more else self._num_taken
+        taken, num_blocks = self._num_taken[rows], self._num_blocks[rows]
+        self._num_taken[rows] = num_blocks
+        owner, place = ragged(num_blocks - taken)
+        row, column = np.array(rows, np.int64)[owner], taken[owner] + place
+        return np.stack((row, column, self._ids[row, column]), axis=1)
+
+
+class GraphBatch(InputBatch):
+    """rows: of the block tables, by request of the step that was packed last."""
+
+    synced: list[SyncedTables]
+
+    def clear(self) -> None:
+        super().clear()
+        self.synced = [SyncedTables() for _ in range(self.num_groups)]
+        self.block_tables = [*self.synced]
+        self.rows: list[int] = []
+
+    def pack(self, step: StepInput) -> PackedStep:
+        self.rows = [self._rows[request_id] for request_id in step.req_ids]
+        return super().pack(step)
