@@ -11,7 +11,7 @@ from mini_vllm.scheduler import SchedulerOutput
 class AsyncScheduler(ReferenceAsyncScheduler):
     """What is not defined here is the reference's."""
 
-    def _advance(self, begun: Begun) -> dict[Request, tuple[int, int]]:
+    def _advance(self, begun: Begun) -> None:
         todo("07.1")
 
     def _target(self, request: Request) -> int:
