@@ -10,10 +10,10 @@ from mini_vllm.scheduler import SchedulerOutput
 
 
 class AsyncScheduler(ReferenceAsyncScheduler):
-    def _advance(self, begun: Begun) -> dict[Request, tuple[int, int]]:
-        if begun.advanced is not None:
-            return begun.advanced
-        begun.advanced = {}
+    def _advance(self, begun: Begun) -> None:
+        if begun.is_advanced:
+            return
+        begun.is_advanced = True
         for request in begun.output.scheduled_requests:
             if request.status is not RequestStatus.RUNNING:
                 continue
@@ -24,7 +24,6 @@ class AsyncScheduler(ReferenceAsyncScheduler):
             self.num_output_placeholders[request] += num_sampled
             request.num_computed_tokens += n
             begun.advanced[request] = (n, num_sampled)
-        return begun.advanced
 
     def _target(self, request: Request) -> int:
         waits_for = self.num_output_placeholders[request]
@@ -42,15 +41,15 @@ class AsyncScheduler(ReferenceAsyncScheduler):
     def update_from_output(
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
-        advanced = self._advance(self._begun[0])
-        self._begun.popleft()
+        self._advance(self._begun[0])
+        advanced = self._begun.popleft().advanced
         late = [request for request in output.scheduled_requests if request.status is RequestStatus.PREEMPTED]
         for request in output.scheduled_requests:
             if request.status is not RequestStatus.RUNNING:
                 continue
             num_computed, num_sampled = advanced[request]
             if num_sampled:
-                self._publish(request)
+                self.kv_cache_manager.cache_blocks(request, self.num_in_flight(request))
             request.num_computed_tokens -= num_computed
             self.num_output_placeholders[request] -= len(sampled_token_ids.get(request.request_id, ()))
         finished = list(super().update_from_output(output, sampled_token_ids))
@@ -77,8 +76,7 @@ from mini_vllm.request import RequestStatus
 
 class AsyncScheduler(ReferenceAsyncScheduler):
     def _advance(self, begun):
-        if begun.advanced is None:
-            begun.advanced = {}
+        if not begun.is_advanced:
             alive = [each for each in begun.output.scheduled_requests if each.status is RequestStatus.RUNNING]
             for request in alive:
                 n = begun.output.num_scheduled_tokens[request.request_id]
@@ -86,7 +84,7 @@ class AsyncScheduler(ReferenceAsyncScheduler):
                 self.num_output_placeholders.update(sampling)
                 request.num_computed_tokens += n
                 begun.advanced[request] = n, len(sampling)
-        return begun.advanced
+        begun.is_advanced = True
 
     def _is_last_in_flight(self, request):
         num_tokens = request.num_tokens + self.num_output_placeholders[request]
@@ -110,7 +108,7 @@ class AsyncScheduler(ReferenceAsyncScheduler):
         for request in running:
             name = request.request_id
             if name in sampled_token_ids:
-                self._publish(request)
+                self.kv_cache_manager.cache_blocks(request, self.num_in_flight(request))
             self.num_output_placeholders[request] -= len(sampled_token_ids.get(name, ()))
             request.num_computed_tokens -= output.num_scheduled_tokens[name]
         ended = [*super().update_from_output(output, sampled_token_ids)]
