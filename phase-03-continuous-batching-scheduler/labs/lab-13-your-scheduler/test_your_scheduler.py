@@ -294,7 +294,9 @@ def counted(scheduler):
 
 
 @concept(
-    "A first admission and one after a preemption are counted apart; the sender hears of the first.", invariant="I6"
+    "A first admission and one after a preemption are counted apart; the sender hears of the first.",
+    invariant="I6",
+    illustrates=True,
 )
 @cases(
     first=("WAITING", 8, "1 11 8 | 0 0 0", 8),
