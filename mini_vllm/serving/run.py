@@ -45,13 +45,17 @@ class _Log(QueueHandler):
         """The queue is full."""
 
 
-def write_log_in_a_thread() -> Queue[logging.LogRecord]:
-    """A terminal or a pipe that takes nothing at the moment holds up nobody. Returns what waits."""
-    lines: Queue[logging.LogRecord] = Queue(MAX_LINES)
-    logger = logging.getLogger("mini_vllm")
-    QueueListener(lines, *logger.handlers).start()
+@contextmanager
+def log_in_a_thread() -> Iterator[Queue[logging.LogRecord]]:
+    """A terminal or a pipe that takes nothing at the moment holds up nobody. Yields what waits."""
+    lines = Queue[logging.LogRecord](MAX_LINES)
+    handlers = logger.handlers
+    QueueListener(lines, *handlers).start()
     logger.handlers = logging.getLogger("uvicorn").handlers = [_Log(lines)]
-    return lines
+    try:
+        yield lines
+    finally:
+        logger.handlers = handlers
 
 
 async def run(
@@ -66,39 +70,42 @@ async def run(
     listening = listen(host, port)
     connections = Connections(time.monotonic)
     web = _Uvicorn(web_config(server, connections))
-    log = write_log_in_a_thread()
-    signals: list[int] = []
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, signals.append, number)
-    serving = asyncio.create_task(web.serve([listening]))
-    sweeping = asyncio.create_task(connections.keep_sweeping())
-    try:
-        await _until(
-            lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)), signals
-        )
-        if web.started and api.is_ready:
-            on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
-        await _until(lambda: serving.done() or engine.is_dead, signals)
-        if engine.is_dead and api.is_ready and not signals:
-            await _until(lambda: False, signals, timeout=GRACE)
-        connections.drain()
-        await _drain(server, serving, signals, shutdown_timeout)
-        web.should_exit = True
-        await _until(serving.done, signals, most=2, timeout=FLUSH)
-        while not serving.done():  # a client that does not read, or has not sent all, ends nothing
-            for connection in list(web.server_state.connections):
-                connection.transport.abort()
-            await asyncio.sleep(POLL)
-        await serving
-    finally:
-        sweeping.cancel()
-        await engine.close(0)
-        await _until(log.empty, [], timeout=FLUSH)
+    with log_in_a_thread() as log:
+        signals: list[int] = []
+        loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(number)
-    if engine.is_dead and not signals:
-        raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
+            loop.add_signal_handler(number, signals.append, number)
+        serving = asyncio.create_task(web.serve([listening]))
+        sweeping = asyncio.create_task(connections.keep_sweeping())
+        try:
+            await _until(
+                lambda: serving.done() or (web.started and (api.is_ready or engine.is_dead)),
+                signals,
+            )
+            if web.started and api.is_ready:
+                on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
+            await _until(lambda: serving.done() or engine.is_dead, signals)
+            if engine.is_dead and api.is_ready and not signals:
+                await _until(lambda: False, signals, timeout=GRACE)
+            connections.drain()
+            await _drain(server, serving, signals, shutdown_timeout)
+            web.should_exit = True
+            await _until(serving.done, signals, most=2, timeout=FLUSH)
+            while (
+                not serving.done()
+            ):  # a client that does not read, or has not sent all, ends nothing
+                for connection in list(web.server_state.connections):
+                    connection.transport.abort()
+                await asyncio.sleep(POLL)
+            await serving
+        finally:
+            sweeping.cancel()
+            await engine.close(0)
+            await _until(log.empty, [], timeout=FLUSH)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.remove_signal_handler(number)
+        if engine.is_dead and not signals:
+            raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")
 
 
 def web_config(server: Server, connections: Connections) -> uvicorn.Config:

@@ -14,7 +14,7 @@ import pytest
 from mini_vllm.observe.server_log import ThroughputLog
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.messages import StepDone
-from mini_vllm.serving.run import MAX_LINES, write_log_in_a_thread
+from mini_vllm.serving.run import MAX_LINES, log_in_a_thread
 
 LINE = re.compile(
     r'127\.0\.0\.1:\d+ - "(?P<asked>[^"]*) HTTP/1\.1" (?P<status>\S+) \d+\.\d{3} s (?P<id>\S+)'
@@ -155,13 +155,14 @@ def test_a_log_that_nobody_takes_holds_up_nobody(
     for name in ("mini_vllm", "uvicorn"):
         monkeypatch.setattr(logging.getLogger(name), "handlers", [stuck])
         monkeypatch.setattr(logging.getLogger(name), "propagate", False)
-    waiting = write_log_in_a_thread()
-    logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
-    for i in range(MAX_LINES + 1000):
-        logger.info("line %d", i)
-    assert stuck.lines == []
-    stuck.goes_on.set()
-    while not waiting.empty():
-        time.sleep(0.01)
+    with log_in_a_thread() as waiting:
+        logging.getLogger("uvicorn.error").warning("Invalid HTTP request received.")
+        for i in range(MAX_LINES + 1000):
+            logger.info("line %d", i)
+        assert stuck.lines == []
+        stuck.goes_on.set()
+        while not waiting.empty():
+            time.sleep(0.01)
     assert stuck.lines[:2] == ["Invalid HTTP request received.", "line 0"]
     assert MAX_LINES <= len(stuck.lines) + 1 <= MAX_LINES + 2
+    assert logger.handlers == [stuck]
