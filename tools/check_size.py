@@ -46,10 +46,11 @@ MAX_TOKENS = {
     "serving": 13_130,
     "serving/admission": 2_000,
     "serving/openai": 11_550,
+    "serving/replicas": 1_750,
     "observe": 8_000,
     "load": 6_975,
-    "simulator": 6_000,
-    "cli": 13_750,
+    "simulator": 5_950,
+    "cli": 13_800,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

@@ -29,7 +29,8 @@ class LiveServer:
         self, config: dict[str, Any], options: dict[str, Any], server_options: dict[str, Any]
     ) -> None:
         self.engine = AsyncEngine(
-            EngineConfig("tiny", device="cpu", **config), in_process=True, **options
+            EngineConfig("tiny", device="cpu", **config),
+            **{"make_client": ThreadClient, **options},
         )
         self.server = Server(
             self.engine,
