@@ -150,8 +150,8 @@ def weight_bytes(model: DecoderModel, device: torch.device) -> int:
 def info_of(model: DecoderModel) -> ModelInfo:
     """What an engine has to know of a model."""
     size = model.embed_tokens.weight.dtype.itemsize
-    specs = [
+    specs = tuple(
         LayerKVSpec(spec.num_kv_heads, spec.head_dim, size, spec.sliding_window)
         for spec in model.attention_specs
-    ]
-    return ModelInfo(model.vocab_size, tuple(specs))
+    )
+    return ModelInfo(model.vocab_size, specs)
