@@ -14,11 +14,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from labkit.compare.replay_groups import RecordedGroups, has_groups, with_kinds
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
-from mini_vllm.offload.hybrid.groups import ChunkedLocal, FullAttention, SlidingWindow
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies.registry import Classes
@@ -271,30 +271,6 @@ class EagleKVCacheManager(LookaheadManager):
         return hashes
 
 
-class HybridLookaheadManager(HybridKVCacheManager, LookaheadManager):
-    """Groups, and lookahead slots in each."""
-
-    num_slots = LookaheadManager.num_slots
-
-
-KINDS = {"full": FullAttention, "sliding": SlidingWindow, "chunked": ChunkedLocal}
-
-
-def has_groups(config: Record) -> bool:
-    """Whether a trace is of other groups of layers than one that sees all."""
-    one = {"kind": "full", "block_size": config["block_size"]}
-    return bool(config.get("groups", [one]) != [one])
-
-
-def with_kinds(config: Record) -> Record:
-    """The options of a trace as ours: its groups are objects."""
-    groups = tuple(
-        KINDS[each["kind"]](*(each[name] for name in ("block_size", "window", "chunk") if name in each))
-        for each in config["groups"]
-    )
-    return config | {"groups": groups, "prefix_cache_retention_interval": config.get("retention", 0)}
-
-
 class EagleScheduler(SpeculativeScheduler):
     """Publishes after each step, since a block has a name when the token behind it is known."""
 
@@ -384,8 +360,7 @@ class ReplayRun(ScenarioRun):
             classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or manager_cls
         if has_groups(trace["config"]):
             scenario = scenario | {"config": with_kinds(scenario["config"])}
-            base = classes.get("kv_cache_manager_cls")
-            classes["kv_cache_manager_cls"] = HybridKVCacheManager if base is None else HybridLookaheadManager
+            classes["kv_cache_manager_cls"] = RecordedGroups
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
