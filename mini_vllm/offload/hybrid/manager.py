@@ -8,6 +8,7 @@ KVCacheCoordinator in vllm/v1/core/kv_cache_coordinator.py, and SlidingWindowMan
 vllm/v1/core/single_type_kv_cache_manager.py.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
@@ -21,7 +22,7 @@ from mini_vllm.offload.hybrid.layout import strided_groups, tokens_alone
 from mini_vllm.offload.hybrid.lookup import Family, families_of, find_agreed_hit
 from mini_vllm.offload.hybrid.pool import BlockPoolOfGroup
 from mini_vllm.request import Request
-from mini_vllm.step import BlockTable, LayerKVSpec
+from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
 
 MOST_COMMON = 4  # times the largest block of a group: how large a block of all groups may be
 
@@ -87,6 +88,9 @@ class HybridKVCacheManager(KVCacheManager):
         self._num_considered: dict[str, list[int]] = {}
         # by request: where one group's hit ended behind the one that all agree on
         self._junctions: dict[str, int] = {}
+        # by step and request the tokens that it computes: of those in flight, and of the coming one
+        self._in_flight: deque[dict[str, int]] = deque()
+        self._coming: dict[str, int] = {}
 
     @classmethod
     def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
@@ -197,7 +201,7 @@ class HybridKVCacheManager(KVCacheManager):
         """
         request_id, pool = request.request_id, self.block_pool
         num_computed = request.num_computed_tokens + self._num_hit_tokens(computed_blocks)
-        self._drop_skipped(request_id, num_computed)
+        self._drop_skipped(request_id, num_computed)  # before it is known whether there is room
         num_slots = self.num_slots(request, num_computed + num_new_tokens)
         if self.num_blocks_needed(request, num_slots, computed_blocks) > pool.num_free_blocks:
             return None
@@ -210,6 +214,7 @@ class HybridKVCacheManager(KVCacheManager):
                 table += (taken := pool.get_new_blocks(num_missing))
                 new_blocks += taken
         self._publish(request, num_computed + num_new_tokens)
+        self._coming[request_id] = num_new_tokens
         return new_blocks
 
     def _hold_hits(
@@ -227,8 +232,9 @@ class HybridKVCacheManager(KVCacheManager):
         self._num_considered[request_id] = list(map(len, tables))
 
     def _drop_skipped(self, request_id: str, num_computed: int) -> None:
-        """Put the null block where no token that is still to be computed looks."""
+        """Put the null block where no token looks that is not computed yet, or is in flight."""
         null = self.block_pool.null_block
+        num_computed -= sum(step.get(request_id, 0) for step in self._in_flight)
         tables = self._group_tables.get(request_id, ())
         for kind, table in zip(self.groups, tables, strict=False):
             end = start = min(kind.num_skipped_blocks(num_computed), len(table))
@@ -242,6 +248,8 @@ class HybridKVCacheManager(KVCacheManager):
         request_id, null = request.request_id, self.block_pool.null_block
         self._junctions.pop(request_id, None)
         self._num_considered.pop(request_id, None)
+        for step in (self._coming, *self._in_flight):
+            step.pop(request_id, None)
         tables = self._group_tables.pop(request_id, [])
         for table in tables:
             self.block_pool.free_blocks([block for block in table if block is not null])
@@ -249,6 +257,16 @@ class HybridKVCacheManager(KVCacheManager):
             for kind, table in zip(self.groups, tables, strict=False):
                 for block in table[request.num_computed_tokens // kind.block_size :]:
                     self.block_pool.uncache_block(block)
+
+    def begin_step(self) -> KVPlan:
+        self._in_flight.append(self._coming)
+        self._coming = {}
+        return super().begin_step()
+
+    def end_step(self, result: KVResult | None) -> None:
+        """Steps end in the order in which they were decided, and are undone in the opposite one."""
+        if self._in_flight:
+            self._in_flight.popleft() if result is not None else self._in_flight.pop()
 
     # --- names ------------------------------------------------------------------------------------
 

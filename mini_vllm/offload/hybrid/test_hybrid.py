@@ -2,9 +2,9 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -211,54 +211,178 @@ def test_every_token_sees_its_own_prefix_in_every_group(name: str) -> None:
 # --- through the whole engine ---------------------------------------------------------------------
 
 
+SMALL: dict[str, Any] = {
+    "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
+    "initializer_range": 0.3, "eos_token_id": 7, "sliding_window": WINDOW,
+}  # fmt: skip
+FIVE_TO_ONE = {"layer_types": ["sliding_attention"] * 5 + ["full_attention"]}
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "gemma3": ("Gemma3Text", {"head_dim": 8, "query_pre_attn_scalar": 12}),
+    "ministral": ("Ministral", {"head_dim": 8} | FIVE_TO_ONE),
+    "mistral": ("Mistral", {"head_dim": 8}),
+    "qwen2": ("Qwen2", {"use_sliding_window": True, "max_window_layers": 2}),
+}
+RNG = random.Random(1)
+SHARED = [RNG.randrange(10, 96) for _ in range(64)]
+PROMPTS = [SHARED[:n] + [RNG.randrange(10, 96) for _ in range(5)] for n in (64, 64, 0, 32, 64, 48)]
+GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+FOUR_SEATS = {
+    "dtype": "float32", "block_size": 4, "num_kv_blocks": 100, "max_num_batched_tokens": 16,
+    "max_model_len": 96,
+}  # fmt: skip
+
+
+class Trained(NamedTuple):
+    """A checkpoint, and what transformers says to PROMPTS."""
+
+    path: str
+    tokens: list[list[int]]
+
+
 @pytest.fixture(scope="module")
-def gemma(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Gemma 3 of random weights: five windows, and one layer that sees all."""
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained]:
+    """A model of random weights by name, its answers up to six windows behind the beginning."""
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    torch.manual_seed(5)
-    path: Path = tmp_path_factory.mktemp("gemma")
-    config = transformers.Gemma3TextConfig(
-        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=6,
-        num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=256,
-        initializer_range=0.3, eos_token_id=7, sliding_window=WINDOW, query_pre_attn_scalar=12,
-    )  # fmt: skip
-    model = transformers.Gemma3ForCausalLM(config)
-    for name, parameter in model.named_parameters():
-        if "norm" in name:
-            parameter.data.normal_(0, 0.3)
-    model.save_pretrained(path)
-    return path
+
+    @cache
+    def make(name: str) -> Trained:
+        torch.manual_seed(5)
+        path = tmp_path_factory.mktemp(name)
+        kind, options = MODELS[name]
+        config = getattr(transformers, f"{kind}Config")(**SMALL | options)
+        model = transformers.AutoModelForCausalLM.from_config(config)
+        for parameter_name, parameter in model.named_parameters():
+            if "norm" in parameter_name and name == "gemma3":  # else its weights are 0
+                parameter.data.normal_(0, 0.3)
+        model.save_pretrained(path)
+        model.generation_config.eos_token_id = None
+        generate = partial(model.eval().generate, max_new_tokens=24, do_sample=False)
+        answers = [generate(torch.tensor([prompt]))[0, len(prompt) :] for prompt in PROMPTS]
+        return Trained(str(path), [answer.tolist() for answer in answers])
+
+    return make
 
 
-def test_a_model_of_windows_gives_the_tokens_of_transformers(
-    gemma: Path, caplog: pytest.LogCaptureFixture
+def answers_of(llm: Any) -> list[list[int]]:
+    return [output.outputs[0].token_ids for output in llm.generate(PROMPTS, GREEDY)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_windows_give_the_tokens_of_transformers(
+    name: str, trained: Callable[[str], Trained], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Contexts of up to six windows, in chunks, with hits and preemptions."""
-    import torch
-    from transformers import AutoModelForCausalLM
-
+    """With chunks, hits and preemptions. The start says what the groups save."""
     from mini_vllm import LLM
 
-    rng = random.Random(1)
-    shared = [rng.randrange(10, 96) for _ in range(64)]
-    prompts = [
-        shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (64, 64, 0, 32, 64, 48)
-    ]
-    params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
+    model = trained(name)
     with caplog.at_level("INFO", "mini_vllm"):
-        llm = LLM(
-            str(gemma), dtype="float32", block_size=4, num_kv_blocks=100, max_num_batched_tokens=16,
-            max_model_len=96,
-        )  # fmt: skip
-    assert "groups of layers: 5 x a window of 16 tokens, 1 x full attention" in caplog.text
-    found = [llm.generate(prompts, params) for _ in range(2)]
-    model = AutoModelForCausalLM.from_pretrained(gemma, dtype=torch.float32)
-    model.generation_config.eos_token_id = None
-    for prompt, *outputs in zip(prompts, *found, strict=True):
-        expected = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
-        for output in outputs:
-            assert output.outputs[0].token_ids == expected[0, len(prompt) :].tolist()
+        llm = LLM(model.path, **FOUR_SEATS)
+    assert "groups of layers: " in caplog.text
+    for _ in range(2):
+        assert answers_of(llm) == model.tokens
     scheduler = llm.engine.scheduler
+    assert isinstance(scheduler.kv_cache_manager, HybridKVCacheManager)
     assert scheduler.prefix_cache_stats.hits > 0
-    assert scheduler.preempted_prefix_cache_stats.requests > 0
+    assert scheduler.preempted_prefix_cache_stats.requests > 0 or name == "mistral"
     assert scheduler.kv_cache_manager.num_free_blocks == 99
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"async_scheduling": True},
+        {"speculative": "ngram", "async_scheduling": True},
+        {"speculative": "ngram"},
+        {"cudagraph_mode": "full_and_piecewise"},
+        {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
+        {"scheduler": "warm_first"},
+        {"enable_prefix_caching": False},
+        # these keep all blocks of all layers
+        {"scheduler": "tenants", "num_kv_blocks": 60},
+        {"speculative": "draft_model", "draft_model": "", "num_kv_blocks": 60},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_groups_beside_other_features(
+    options: dict[str, Any], trained: Callable[[str], Trained]
+) -> None:
+    from mini_vllm import LLM
+
+    model = trained("gemma3")
+    if "draft_model" in options:
+        options = options | {"draft_model": model.path}
+    llm = LLM(model.path, **FOUR_SEATS | options)
+    for _ in range(2):
+        assert answers_of(llm) == model.tokens
+    kv = llm.engine.scheduler.kv_cache_manager
+    assert isinstance(kv, HybridKVCacheManager) == (kv.num_blocks != 60)
+    assert kv.num_free_blocks == kv.num_usable_blocks
+
+
+@pytest.mark.parametrize("backend", ["c", "torch", "reference"])
+def test_what_lies_in_the_null_block_reaches_no_token(
+    backend: str, trained: Callable[[str], Trained]
+) -> None:
+    import torch
+
+    from mini_vllm import LLM
+    from mini_vllm.attention import why_not
+
+    if reason := why_not(backend, torch.device("cpu")):
+        pytest.skip(reason)
+    model = trained("gemma3")
+    llm = LLM(model.path, **FOUR_SEATS, attention_backend=backend)
+    for key, value in llm.engine.executor.runner.kv_caches:
+        key[0] = value[0] = float("nan")
+    assert answers_of(llm) == model.tokens
+    assert key[0].isnan().all(), "nothing is written there either"
+
+
+def test_windows_of_an_eighth_of_the_context_save_three_fifths(
+    trained: Callable[[str], Trained],
+) -> None:
+    """The bytes that a request of 128 tokens holds at most, against those without groups."""
+    from mini_vllm import LLM
+
+    llm = LLM(trained("gemma3").path, **FOUR_SEATS | {"max_model_len": 8 * WINDOW})
+    engine = llm.engine
+    kv, cache = engine.scheduler.kv_cache_manager, engine.executor.runner.cache_engine
+    tensors = [tensor for pair in cache.kv_caches for tensor in pair]
+    bytes_per_block = sum(tensor[0].nbytes for tensor in tensors)
+    assert sum(tensor.nbytes for tensor in tensors) == kv.num_blocks * bytes_per_block
+    assert bytes_per_block == engine.kv_cache_plan.bytes_per_block
+    engine.add_request("a", SHARED, SamplingParams(max_tokens=64, ignore_eos=True))
+    held = []
+    while engine.has_unfinished_requests():
+        engine.step()
+        held.append((kv.num_usable_blocks - kv.num_free_blocks) * bytes_per_block)
+    without = 6 * 2 * 2 * 8 * 4 * (8 * WINDOW)  # layers, K and V, heads, head_dim, bytes, tokens
+    assert max(held) <= 0.4 * without
+
+
+def test_a_request_alone_never_outgrows_the_pool(trained: Callable[[str], Trained]) -> None:
+    """Without a limit it may become as long as the pool allows, and no longer."""
+    from mini_vllm import LLM
+
+    options = FOUR_SEATS | {"num_kv_blocks": 71, "max_model_len": None}
+    engine = LLM(trained("gemma3").path, **options).engine
+    longest = engine.scheduler.max_model_len
+    assert longest == (70 - 5 * 9) * 4, "five windows take at most 9 blocks each"
+    engine.add_request("a", SHARED, SamplingParams(max_tokens=500, ignore_eos=True))
+    num_tokens = 0
+    while engine.has_unfinished_requests():
+        for output in engine.step():
+            num_tokens = len(output.outputs[0].token_ids)
+    assert len(SHARED) + num_tokens == longest
+
+
+def test_swap_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
+    from mini_vllm import LLM
+
+    with pytest.raises(
+        InvalidParameterError, match=r"preemption_mode must be 'recompute' .* \(None, 16|16, None"
+    ):
+        LLM(trained("gemma3").path, **FOUR_SEATS, preemption_mode="swap")
+    llm = LLM(trained("mistral").path, **FOUR_SEATS, preemption_mode="swap")  # one kind of layers
+    assert answers_of(llm) == trained("mistral").tokens
