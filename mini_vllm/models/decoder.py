@@ -234,6 +234,7 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
         return None
     if window is None:
         raise UnsupportedModelError(
-            f"layer_types: layer {layer_idx} has a window, but sliding_window is null"
+            f"layer_types: layer {layer_idx} has a window, but sliding_window is null, or "
+            "use_sliding_window is not set"
         )
     return window or None

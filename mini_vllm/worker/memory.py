@@ -68,11 +68,11 @@ class KVCachePlan:
             taken += needed * is_shared
 
     def __str__(self) -> str:
-        mib = self.num_blocks * self.bytes_per_block / (1 << 20)
         return (
             f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = "
             f"{(self.num_blocks - 1) * self.block_size:,} tokens "
-            f"({mib:,.1f} MiB); max_model_len {self.max_model_len:,}: "
+            f"({self.num_blocks * self.bytes_per_block / (1 << 20):,.1f} MiB); "
+            f"max_model_len {self.max_model_len:,}: "
             f"room for {(self.num_blocks - 1) / self.layout.num_blocks(self.max_model_len):.1f} "
             "requests of that length"
             + (f"; {self.num_cpu_blocks:,} blocks to swap to" if self.num_cpu_blocks else "")
@@ -129,7 +129,7 @@ def plan_kv_cache(
     max_model_len = min(max_model_len, layout.num_tokens(num_blocks - 1))
     num_cpu_blocks = config.num_cpu_blocks
     if num_cpu_blocks is None:
-        num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap else 0
+        num_cpu_blocks = may_swap * min(num_blocks - 1, SWAP_SPACE_BYTES // per_block)
     return KVCachePlan(
         num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks, layout
     )

@@ -105,11 +105,15 @@ class KVCacheLayout:
         """How long a request may be that num_blocks are enough for."""
         return tokens_alone(self.groups, num_blocks, self.num_batched_tokens)
 
+    def fit(self, num_bytes: int, most_tokens: int) -> int:
+        """How long a request may be beside the null block, at most most_tokens; 0 if none fits."""
+        return max(0, min(self.num_tokens(num_bytes // self.bytes_per_block - 1), most_tokens))
+
     def describe(self, num_tokens: int) -> str:
         """The groups, and what they save for a request of num_tokens; nothing where all layers see
         all.
         """
-        if all(type(group) is FullAttention for group in self.groups):
+        if not num_tokens or all(type(group) is FullAttention for group in self.groups):
             return ""
         whole = KVCacheLayout(self.kv_specs, self.block_size, self.num_batched_tokens)
         taken, without = (
@@ -117,10 +121,19 @@ class KVCacheLayout:
         )
         kinds = ", ".join(f"{n} x {kind}" for kind, n in Counter(map(str, self.groups)).items())
         return (
-            f"; groups of layers: {kinds}, so a request of {num_tokens:,} tokens takes "
+            f"; groups of layers: {kinds}, so a request of {num_tokens:,} tokens takes at most "
             f"{taken / (1 << 20):,.1f} MiB in place of {without / (1 << 20):,.1f} "
             f"({1 - taken / without:.0%} less)"
         )
+
+
+def layout_of(
+    kv_specs: tuple[LayerKVSpec, ...], block_size: int, num_batched_tokens: int
+) -> KVCacheLayout:
+    """The layout that a model gets: groups where there is a window, else one group."""
+    has_windows = any(spec.sliding_window for spec in kv_specs)
+    layer_groups = strided_groups(kv_specs) if has_windows else ()
+    return KVCacheLayout(kv_specs, block_size, num_batched_tokens, layer_groups)
 
 
 ONE_GROUP = KVCacheLayout((), 1, 1)

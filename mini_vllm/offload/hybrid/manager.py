@@ -40,6 +40,30 @@ class Reservation(int):
         return made
 
 
+def check_sizes(
+    groups: Sequence[FullAttention], block_size: int, retention_interval: int | None
+) -> None:
+    """Raise InvalidParameterError for sizes of blocks that do not go together."""
+    sizes = [kind.block_size for kind in groups]
+    if not sizes or block_size != lcm(*sizes):
+        raise InvalidParameterError(
+            "block_size must be the least common multiple of those of the groups, "
+            f"{sizes}, got {block_size}"
+        )
+    if block_size > MOST_COMMON * max(sizes):
+        raise InvalidParameterError(
+            f"groups with blocks of {sizes} tokens have blocks of {block_size} in common, "
+            f"more than {MOST_COMMON} times the largest"
+        )
+    if retention_interval is not None and (
+        retention_interval < 0 or retention_interval % block_size
+    ):
+        raise InvalidParameterError(
+            "prefix_cache_retention_interval must be None or a multiple of block_size "
+            f"{block_size}, got {retention_interval}"
+        )
+
+
 @dataclass(eq=False, repr=False, kw_only=True)
 class HybridKVCacheManager(KVCacheManager):
     """Owns for every request a block table for each group.
@@ -62,23 +86,8 @@ class HybridKVCacheManager(KVCacheManager):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        check_sizes(self.groups, self.block_size, self.prefix_cache_retention_interval)
         sizes = [kind.block_size for kind in self.groups]
-        if not sizes or self.block_size != lcm(*sizes):
-            raise InvalidParameterError(
-                "block_size must be the least common multiple of those of the groups, "
-                f"{sizes}, got {self.block_size}"
-            )
-        if self.block_size > MOST_COMMON * max(sizes):
-            raise InvalidParameterError(
-                f"groups with blocks of {sizes} tokens have blocks of {self.block_size} in common, "
-                f"more than {MOST_COMMON} times the largest"
-            )
-        interval = self.prefix_cache_retention_interval
-        if interval is not None and (interval < 0 or interval % self.block_size):
-            raise InvalidParameterError(
-                "prefix_cache_retention_interval must be None or a multiple of block_size "
-                f"{self.block_size}, got {interval}"
-            )
         self.num_in_flight = self.max_num_batched_tokens * (1 + self.async_scheduling)
         self.hash_block_size = gcd(*sizes) if self.enable_prefix_caching else self.block_size
         self.families = families_of(self.groups)
