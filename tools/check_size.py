@@ -35,6 +35,7 @@ MAX_TOKENS = {
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
+    "models/hybrid": 1_490,
     "offload": 7_560,
     "policies": 9_500,
     "spec_decode": 3_500,

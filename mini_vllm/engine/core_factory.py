@@ -5,7 +5,7 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 """
 
 import logging
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import cache, partial
 from importlib.util import find_spec
 
@@ -23,6 +23,7 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
+from mini_vllm.offload.hybrid import with_groups
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -96,9 +97,14 @@ class CoreFactory:
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
-        self.kv_cache_plan = plan = replace(
-            plan, layer_groups=manager_cls.layer_groups(info.kv_specs)
+        manager_cls, layout = with_groups(
+            manager_cls,
+            info.kv_specs,
+            config.block_size,
+            config.max_num_batched_tokens * (1 + config.async_scheduling),
+        )
+        self.kv_cache_plan = plan = plan_kv_cache(
+            config, hf_config, layout, executor.available_bytes, may_swap=may_swap
         )
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
@@ -121,7 +127,7 @@ class CoreFactory:
             for name in ("num_blocks", "max_model_len", "num_cpu_blocks")
         }
         scheduler = make_scheduler(
-            asdict(self.config) | sizes,
+            asdict(self.config) | sizes | {"groups": self.kv_cache_plan.layout.groups},
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )

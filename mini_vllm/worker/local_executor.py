@@ -87,7 +87,7 @@ class LocalExecutor(InProcessExecutor):
                 dtype=self.dtype,
                 device=self.device,
                 num_cpu_blocks=plan.num_cpu_blocks,
-                layer_groups=plan.layer_groups,
+                layer_groups=plan.layout.layer_groups,
             )
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(

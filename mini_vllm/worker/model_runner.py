@@ -16,6 +16,7 @@ from torch import Tensor
 from mini_vllm.attention import AttentionBackend, PagedAttention
 from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.offload.hybrid.layout import tensors_of_layers
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
@@ -48,8 +49,10 @@ class ModelRunner:
         layer_groups: Sequence[int] = (),
     ) -> None:
         """layer_groups: the group of each layer, whose block tables it uses; () is one group for
-        all.
+        all. Layer i of every group has its keys and values in tensor i, since a block is in use by
+        one group at a time.
         """
+        tensors = tensors_of_layers(layer_groups, model.num_layers)
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
@@ -58,7 +61,7 @@ class ModelRunner:
         self.layer_groups = layer_groups
         self.batch = InputBatch(block_size, device, max(layer_groups, default=0) + 1)
         self.cache_engine = CacheEngine(
-            model.num_layers,
+            max(tensors) + 1,
             (block_size, model.num_kv_heads, model.head_dim),
             num_blocks=num_blocks,
             num_cpu_blocks=num_cpu_blocks,
@@ -66,7 +69,7 @@ class ModelRunner:
             device=device,
             stride_order=attention_backend.stride_order,
         )
-        self.kv_caches = self.cache_engine.kv_caches
+        self.kv_caches = [self.cache_engine.kv_caches[tensor] for tensor in tensors]  # by layer
 
     @torch.inference_mode()
     def execute(self, step: StepInput) -> StepOutput:
