@@ -85,6 +85,10 @@ class CoreFactory:
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
             )
         executor_cls = executor_cls or default_executor_cls(config)
+        if config.tensor_parallel_size > 1 and find_spec("torch"):
+            from mini_vllm.worker.ranks.executor import with_ranks
+
+            executor_cls = with_ranks(executor_cls)
         if config.cudagraph_mode != "none":
             from mini_vllm.worker.graphs.runner import with_graphs
 
