@@ -153,25 +153,30 @@ class RankGroup:
     def _take(self, rank: int, answer: Answer) -> None:
         with self._lock:
             pending = self._pending.get(answer.number)
-            if pending is not None:
-                pending.answers[rank] = answer
+            outcome = None if pending is None else self._outcome_of(pending, rank, answer)
+            if outcome is not None:
+                del self._pending[answer.number]
         if pending is None:
             self._lose(f"rank {rank} has failed alone: {shown(answer.value)}")
-            return
-        failed = [each for _, each in sorted(pending.answers.items()) if each.failed]
-        is_complete = len(pending.answers) == self.size
-        if pending.is_step and rank == 0 and not failed:
-            pending.future.set_result(answer.value)
-        elif is_complete and failed and (not pending.is_step or len(failed) == self.size):
-            pending.future.set_exception(failed[0].value)
-        elif is_complete and not failed:
-            values = [pending.answers[i].value for i in range(self.size)]
-            pending.future.set_result(values)
-        else:
-            if pending.is_step:
-                pending.deadline = time.monotonic() + self._seconds
-            return
-        del self._pending[answer.number]
+        elif outcome is not None and outcome.failed:
+            pending.future.set_exception(outcome.value)
+        elif outcome is not None:
+            pending.future.set_result(outcome.value)
+
+    def _outcome_of(self, pending: Pending, rank: int, answer: Answer) -> Answer | None:
+        """What the answers come to with this one; None while it is open."""
+        pending.answers[rank] = answer
+        answers = [pending.answers[i] for i in sorted(pending.answers)]
+        failed = [each for each in answers if each.failed]
+        is_complete = len(answers) == self.size
+        if pending.is_step and not failed:
+            return answers[0]  # that of rank 0, which alone answers
+        if pending.is_step and len(failed) < self.size:
+            pending.deadline = time.monotonic() + self._seconds
+            return None
+        if not is_complete:
+            return None
+        return failed[0] if failed else Answer(0, False, [each.value for each in answers])
 
     def _death_of(self, rank: int) -> str:
         process = self._processes[rank]
