@@ -32,6 +32,8 @@ MAX_TOKENS = {
     "light": 3_200,
     "worker": 13_080,
     "worker/graphs": 6_800,
+    "worker/ranks": 2_500,
+    "parallel": 3_500,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
@@ -56,7 +58,7 @@ MAX_TOKENS = {
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}
 OTHER_LANGUAGES = {".c", ".h", ".js", ".html"}
-MAX_ENTRIES = 34  # files and folders that a reader sees in mini_vllm/
+MAX_ENTRIES = 35  # files and folders that a reader sees in mini_vllm/
 MAX_FUNCTION = 400
 LONGER = {  # functions that may have more tokens, each with its own limit
     "attention/triton_simple.py attend_row_kernel": 590,  # all that a learner writes in lab 01.5 is one function

@@ -55,6 +55,25 @@ class EngineGate(ClosingGate, TimedGrammarGate):
     """Grammars close what asks for it, and the masks of each client are timed."""
 
 
+def find_executor_cls(config: EngineConfig, executor_cls: type[Executor] | None) -> type[Executor]:
+    """What computes the steps: the class that is given, or ours, with what the config adds to it.
+
+    Raises InvalidParameterError for what the given one cannot do.
+    """
+    if config.speculative == "draft_model" and executor_cls is not None:
+        raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
+    executor_cls = executor_cls or default_executor_cls(config)
+    if config.tensor_parallel_size > 1 and find_spec("torch"):
+        from mini_vllm.worker.ranks.executor import with_ranks
+
+        executor_cls = with_ranks(executor_cls)
+    if config.cudagraph_mode != "none":
+        from mini_vllm.worker.graphs.runner import with_graphs
+
+        executor_cls = with_graphs(executor_cls)
+    return executor_cls
+
+
 class CoreFactory:
     """Owns the executor. Classes: as in LLMEngine.
 
@@ -81,16 +100,7 @@ class CoreFactory:
             )
             scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
             core_cls = core_ahead(core_cls, scheduler_cls)
-        if config.speculative == "draft_model" and executor_cls is not None:
-            raise InvalidParameterError(
-                f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
-            )
-        executor_cls = executor_cls or default_executor_cls(config)
-        if config.cudagraph_mode != "none":
-            from mini_vllm.worker.graphs.runner import with_graphs
-
-            executor_cls = with_graphs(executor_cls)
-        self.executor = executor = executor_cls(config)
+        self.executor = executor = find_executor_cls(config, executor_cls)(config)
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)

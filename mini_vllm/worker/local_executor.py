@@ -13,7 +13,7 @@ from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
-from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.batch_invariant import BatchInvariant
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
