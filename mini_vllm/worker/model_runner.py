@@ -10,17 +10,20 @@ which blocks are whose is the scheduler's business. Source: vllm/v1/worker/gpu_m
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, PagedAttention
+from mini_vllm.attention.metadata import to_device
 from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.input_batch import InputBatch, PackedStep
-from mini_vllm.worker.sampler import Sampler, gather_logprobs
+from mini_vllm.worker.sampler import Sampler
+from mini_vllm.worker.sampling.logprobs import gather_logprobs
 
 # For each byte of a mask the most that its 8 logits may be. A minimum takes a tenth of the time of
 # masked_fill_.
@@ -140,9 +143,10 @@ class ModelRunner:
     def _sample(
         self, step: StepInput, packed: PackedStep, logits: Tensor
     ) -> list[SampledToken | str]:
-        rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
-        known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
-        return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)
+        pending = self.sampler.launch(
+            logits, self.batch.sampling, step.sample_req_ids, packed.sample_positions
+        )
+        return self.sampler.collect(pending)
 
 
 def apply_masks(
@@ -159,16 +163,12 @@ def apply_masks(
         for i, request_id in enumerate(req_ids)
         if request_id in upcoming
     ]
-    rows = [i for i, mask in found if mask is not None]
-    packed = [mask for _, mask in found if mask is not None]
-    if rows:
-        packed_bytes = (
-            torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(logits.device).int()
-        )
-        caps = (
-            CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes).view(len(rows), -1)
-        )
-        allowed = logits if len(rows) == len(logits) else logits[rows]
-        torch.minimum(allowed, caps[:, : logits.shape[1]], out=allowed)
-        if allowed is not logits:
-            logits[rows] = allowed
+    rows = np.array([i for i, mask in found if mask is not None], np.int64)
+    packed = b"".join(mask for _, mask in found if mask is not None)
+    if len(rows):
+        # index_select takes int32, and one upload from pinned memory needs no wait
+        packed_bytes = to_device(np.frombuffer(packed, np.uint8).astype(np.int32), logits.device)
+        caps = CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes)
+        caps = caps.view(len(rows), -1)[:, : logits.shape[1]]
+        at = to_device(rows, logits.device)
+        logits.index_copy_(0, at, torch.minimum(logits.index_select(0, at), caps))

@@ -146,10 +146,10 @@ class Graphs:
         write = graph.buffers.write
         write("input_ids", packed.input_ids)
         write("positions", packed.metadata[0].positions)
+        write("sample_rows", packed.sample_rows)
         if graph.breaking is None:
             write("rows", batch.rows)
             write("seq_lens", packed.metadata[0].seq_lens)
-            write("sample_rows", packed.sample_rows)
             for g, (tables, metadata) in enumerate(zip(self.tables, packed.metadata, strict=True)):
                 write(f"slot_mapping {g}", metadata.slot_mapping)
                 new = tables.new_ids(batch.synced[g], batch.rows)
@@ -260,14 +260,13 @@ class Graphs:
     def _fields(self, batch: BatchDescriptor, tables: Sequence[Tiles]) -> dict[str, Field]:
         """The buffers of a key; where attention is recorded, too, its num_reqs is known."""
         n, num_reqs = batch.num_tokens, batch.num_reqs
-        fields = dict.fromkeys(("input_ids", "positions"), Field(torch.int64, [n]))
+        fields = dict.fromkeys(("input_ids", "positions", "sample_rows"), Field(torch.int64, [n]))
         if num_reqs is None:
             return fields
         new_ids = num_reqs * (2 + n // num_reqs // self.limits.block_size)
         nobody = self.tables[0].num_rows
         fields["rows"] = Field(torch.int64, [num_reqs], nobody)
         fields["seq_lens"] = Field(torch.int32, [num_reqs])
-        fields["sample_rows"] = Field(torch.int64, [n])
         for g in range(len(self.tables)):
             fields[f"slot_mapping {g}"] = Field(torch.int64, [n], -1)
             fields[f"new_ids {g}"] = Field(torch.int64, [new_ids, 3], [nobody, 0, 0])
@@ -357,11 +356,14 @@ def address_of(x: Tensor) -> int:
 
 def on_device(metadata: AttentionMetadata, device: torch.device) -> AttentionMetadata:
     """The same batch with its tensors there."""
-    if device.type == "cpu":
-        return metadata
     tensors: dict[str, Any] = {
-        name: value.pin_memory().to(device, non_blocking=True)
+        name: send(value, device)
         for name in AttentionMetadata.__dataclass_fields__
         if isinstance(value := getattr(metadata, name), Tensor)
     }
     return replace(metadata, **tensors)
+
+
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """What the host made, there; the host does not wait."""
+    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)
