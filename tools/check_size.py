@@ -32,7 +32,7 @@ MAX_TOKENS = {
     "light": 3_200,
     "worker": 13_080,
     "worker/graphs": 6_800,
-    "worker/sampling": 4_000,
+    "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,

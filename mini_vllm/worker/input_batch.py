@@ -20,9 +20,13 @@ from mini_vllm.attention import AttentionMetadata
 from mini_vllm.attention.metadata import refuse_too_long, to_device
 from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
+from mini_vllm.worker.feed import PLACEHOLDER
 from mini_vllm.worker.sampling.table import SamplingTable
 
 Array = npt.NDArray[np.int32]
+
+
+NONE_FED = np.zeros((2, 0), np.int64)
 
 
 class PackedStep(NamedTuple):
@@ -32,6 +36,8 @@ class PackedStep(NamedTuple):
     metadata: list[AttentionMetadata]  # of each group of layers: they differ in the block tables
     sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
     sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
+    # [2, n]: tokens that only the device knows, and the rows of the SamplingTable that have them
+    fed: npt.NDArray[np.int64] = NONE_FED
 
 
 class BlockTables:
@@ -158,6 +164,8 @@ class InputBatch:
         owner = ends.searchsorted(sample_rows, side="right")
         positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
         token_ids = np.array(step.token_ids, np.int64)
+        fed = self._fed(step, token_ids, ends)
+        token_ids[fed[0]] = 0
         assert token_ids.min(initial=0) >= PADDING, (
             f"token id {token_ids.min()} stands for no token"
         )
@@ -167,7 +175,16 @@ class InputBatch:
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),
+            fed,
         )
+
+    def _fed(
+        self, step: StepInput, token_ids: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Where chunks end with a token that a step in flight samples, and whose it is."""
+        (chunks,) = (token_ids[ends - 1] == PLACEHOLDER).nonzero()
+        rows = [self.sampling.row_of[step.req_ids[i]] for i in chunks.tolist()]
+        return np.array([ends[chunks] - 1, rows], np.int64)
 
     def known_token_ids(
         self, request_ids: Sequence[str], positions: Sequence[int]

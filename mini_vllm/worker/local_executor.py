@@ -2,6 +2,7 @@
 vllm/v1/executor/uniproc_executor.py.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, ClassVar
 
@@ -47,6 +48,9 @@ class LocalExecutor(InProcessExecutor):
             batch_invariant=config.batch_invariant,
         )
         self.products = nullcontext()
+        if self.device.type == "cuda":  # kernels are launched on the current device of a thread
+            torch.cuda.set_device(self.device)
+            self.products = torch.cuda.device(self.device)
         if config.batch_invariant:
             chosen = config.quantization, self.attention_backend.name, config.cudagraph_mode
             config.require(
@@ -100,6 +104,16 @@ class LocalExecutor(InProcessExecutor):
     def run(self, step: StepInput) -> StepOutput:
         with self.products:
             return self.runner.execute(step)
+
+    def launch(self, step: StepInput) -> Callable[[], StepOutput]:
+        """The device keeps the tokens that the next step begins with.
+
+        Drafts are made of tokens that the host knows.
+        """
+        if self.config.speculative:
+            return super().launch(step)
+        with self.products:
+            return self.runner.launch(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

@@ -27,6 +27,7 @@ from mini_vllm.attention import (
 from mini_vllm.attention.backend import KVCache
 from mini_vllm.attention.tiles import Tiles
 from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.worker.device import on_device
 from mini_vllm.worker.graphs.attention import BreakingAttention, recordable
 from mini_vllm.worker.graphs.batch import GraphBatch
 from mini_vllm.worker.graphs.dispatcher import (
@@ -143,6 +144,7 @@ class Graphs:
         """Bring the step into the recording's buffers, and nothing into their other rows: one
         upload.
         """
+        graph.buffers.wait()
         write = graph.buffers.write
         write("input_ids", packed.input_ids)
         write("positions", packed.metadata[0].positions)
@@ -352,18 +354,3 @@ def tables_of(plans: Any) -> list[Tiles]:
 def address_of(x: Tensor) -> int:
     """Where a tensor begins; a packed weight, which does not say it, is known by itself."""
     return id(x) if x.is_mkldnn else x.data_ptr()
-
-
-def on_device(metadata: AttentionMetadata, device: torch.device) -> AttentionMetadata:
-    """The same batch with its tensors there."""
-    tensors: dict[str, Any] = {
-        name: send(value, device)
-        for name in AttentionMetadata.__dataclass_fields__
-        if isinstance(value := getattr(metadata, name), Tensor)
-    }
-    return replace(metadata, **tensors)
-
-
-def send(x: Tensor, device: torch.device) -> Tensor:
-    """What the host made, there; the host does not wait."""
-    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)

@@ -7,15 +7,16 @@ import torch
 from torch import Tensor
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.step import StepInput
+from mini_vllm.worker.device import on_device, send
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.graphs.batch import GraphBatch
-from mini_vllm.worker.graphs.graphs import GraphLimits, Graphs, on_device, send
+from mini_vllm.worker.graphs.graphs import GraphLimits, Graphs
 from mini_vllm.worker.graphs.modes import CUDAGraphMode
 from mini_vllm.worker.input_batch import PackedStep
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
-from mini_vllm.worker.model_runner import ModelRunner
+from mini_vllm.worker.model_runner import Collect, ModelRunner
 
 logger = logging.getLogger("mini_vllm")
 
@@ -59,11 +60,12 @@ class GraphRunner(ModelRunner):
             ids = send(packed.input_ids, self.device)
             return super()._forward(packed._replace(input_ids=ids, metadata=on))
         self.graphs.pad(graph, packed, self.batch)
+        self._feed(packed, graph.buffers.device["input_ids"])
         self.sample_rows = graph.buffers.device["sample_rows"][: len(packed.sample_rows)]
         self.num_replays += 1
         return self.graphs.replay(graph)[: len(packed.input_ids)]
 
-    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> StepOutput:
+    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> Collect:
         """The sample rows are on the device already."""
         return super()._sample_from(step, packed._replace(sample_rows=self.sample_rows), hidden)
 

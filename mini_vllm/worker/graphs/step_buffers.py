@@ -41,6 +41,7 @@ class StepBuffers:
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]).tolist()
         self._host = torch.zeros(ends[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
         self._device = torch.zeros_like(self._host, device=device)
+        self._uploaded = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
         self.host: dict[str, Tensor] = {}
         self._padding: dict[str, Tensor] = {}
         self.device: dict[str, Tensor] = {}
@@ -62,6 +63,13 @@ class StepBuffers:
     def upload(self) -> None:
         """One copy, for which the host does not wait."""
         self._device.copy_(self._host, non_blocking=True)
+        if self._uploaded is not None:
+            self._uploaded.record()
+
+    def wait(self) -> None:
+        """Before the first write of a step: an earlier upload may still read the host's half."""
+        if self._uploaded is not None:
+            self._uploaded.synchronize()
 
 
 class DeviceTables:

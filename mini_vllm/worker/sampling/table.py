@@ -9,9 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from mini_vllm.attention.metadata import to_device
 from mini_vllm.step import SamplingRow, StepInput
+from mini_vllm.worker.feed import PLACEHOLDER
 from mini_vllm.worker.sampling.logits import upload
 from mini_vllm.worker.sampling.parts import LogprobRows, Part, logprob_rows, parts_of
 
@@ -22,9 +24,10 @@ NUMBERS = (
 
 
 class Batch(NamedTuple):
-    """The S rows of a step."""
+    """The S rows of a step. places [S]: their rows in the table."""
 
     rows: list[SamplingRow]
+    places: Tensor
     parts: list[Part]
     logprobs: list[LogprobRows]
 
@@ -39,13 +42,15 @@ class SamplingTable:
     same, of requests whose penalties look at their tokens.
 
     numbers [7, rows] float64, in the order of NUMBERS. num_prompt_tokens [rows]. tokens [rows,
-    length] int64: of requests that look back, all that are known.
+    length] int64: of requests that look back, all that are known. last_token_ids [rows]: what was
+    sampled last, which a step one ahead begins with.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.numbers = torch.zeros(len(NUMBERS), 8, dtype=torch.float64, device=device)
         self.num_prompt_tokens = torch.zeros(8, dtype=torch.int64, device=device)
+        self.last_token_ids = torch.zeros_like(self.num_prompt_tokens)
         self.tokens = torch.zeros(8, 0, dtype=torch.int64, device=device)
         self.clear()
 
@@ -83,7 +88,15 @@ class SamplingTable:
             rows = [self.rows[request_id] for request_id in req_ids]
             places = [self.row_of[request_id] for request_id in req_ids]
             parts = parts_of(rows, places, most_rows, self.device)
-            self._batch = key, Batch(rows, parts, logprob_rows(rows, most_rows, self.device))
+            self._batch = (
+                key,
+                Batch(
+                    rows,
+                    upload(places, self.device),
+                    parts,
+                    logprob_rows(rows, most_rows, self.device),
+                ),
+            )
         return self._batch[1]
 
     def _add(self, request_id: str, how: SamplingRow) -> None:
@@ -135,6 +148,8 @@ class SamplingTable:
             new = np.array(found, np.int64)
             self._make_room(0, int(new[:, 1].max()) + 1)
             rows, positions, token_ids = to_device(new, self.device).unbind(1)
+            last = self.last_token_ids.index_select(0, rows)
+            token_ids = torch.where(token_ids == PLACEHOLDER, last, token_ids)
             self.tokens.index_put_((rows, positions), token_ids)
 
     def _make_room(self, num_rows: int, num_columns: int) -> None:
@@ -146,3 +161,4 @@ class SamplingTable:
             self.tokens = pad(self.tokens, (0, more_columns, 0, more_rows))
             self.numbers = pad(self.numbers, (0, more_rows))
             self.num_prompt_tokens = pad(self.num_prompt_tokens, (0, more_rows))
+            self.last_token_ids = pad(self.last_token_ids, (0, more_rows))

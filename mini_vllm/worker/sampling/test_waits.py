@@ -2,6 +2,7 @@
 there are. Counted on a CPU, where the same calls are made.
 """
 
+import threading
 from collections import Counter
 from typing import Any
 
@@ -154,3 +155,44 @@ def test_rows_whose_logits_are_large_are_sampled_in_pieces(
     assert pieces == whole
     for _, counts in steps:
         assert counts["tolist"] == 1
+
+
+def read_late(runner: Any) -> list[bool]:
+    """Let no token be read until the next step has begun, for the first six steps; whether it had
+    by then. The last step of a run has none behind it.
+    """
+    launch, collect = runner.launch, runner.sampler.collect
+    begun, had_begun = threading.Semaphore(0), []
+
+    def begin(step: Any) -> Any:
+        answer = launch(step)
+        begun.release()
+        return answer
+
+    def read(pending: Any) -> Any:
+        if len(had_begun) < 6:
+            begun.acquire()  # its own
+            had_begun.append(begun.acquire(timeout=30))
+            begun.release()
+        return collect(pending)
+
+    runner.launch, runner.sampler.collect = begin, read
+    return had_begun
+
+
+@pytest.mark.parametrize("mode", ["none", "full_and_piecewise"])
+def test_a_step_one_ahead_begins_with_tokens_that_no_host_has_read(mode: str) -> None:
+    params = [params_of(kind) for kind in ("penalties", "seeded", "bad words", "min_tokens")]
+    prompts = [[10 + i, 6, 7, 8] for i in range(len(params))]
+    options: dict[str, Any] = {"dtype": "float32", "device": "cpu", "num_kv_blocks": 200}
+    plain, ahead = (
+        LLM("tiny", max_num_seqs=4, cudagraph_mode=mode, async_scheduling=is_ahead, **options)
+        for is_ahead in (False, True)
+    )
+    had_begun = read_late(ahead.engine.executor.runner)
+    answers = [
+        [list(output.outputs[0].token_ids) for output in llm.generate(prompts, params)]
+        for llm in (plain, ahead)
+    ]
+    assert answers[0] == answers[1]
+    assert had_begun == [True] * 6
