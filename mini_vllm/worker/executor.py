@@ -30,6 +30,13 @@ class Executor(ABC):
     def __init__(self, config: "EngineConfig") -> None:
         self.config = config
 
+    @classmethod
+    def with_defaults(cls, config: "EngineConfig", may_run_ahead: bool) -> "EngineConfig":
+        """The config with what pays on this device where it says None. may_run_ahead: whether the
+        scheduler can decide a step before the one before it has ended.
+        """
+        return config
+
     @abstractmethod
     def load(self) -> ModelInfo:
         """Load the weights. Raises a CheckpointError, InvalidParameterError for a bad config."""

@@ -4,6 +4,7 @@ vllm/v1/executor/uniproc_executor.py.
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -36,6 +37,18 @@ class LocalExecutor(InProcessExecutor):
         super().__init__(config)
         self.shard = shard
 
+    @classmethod
+    def with_defaults(cls, config: EngineConfig, may_run_ahead: bool) -> EngineConfig:
+        """On a GPU steps are recorded, and decided one step ahead."""
+        if pick_device(config.device).type == "cpu":
+            return config
+        ahead, mode = config.async_scheduling, config.cudagraph_mode
+        return replace(
+            config,
+            async_scheduling=may_run_ahead if ahead is None else ahead,
+            cudagraph_mode=mode or "full_and_piecewise",
+        )
+
     def load(self) -> ModelInfo:
         config, path = self.config, resolve_model(self.config.model)
         self.hf_config = for_length(load_hf_config(path), config.max_model_len)
@@ -52,7 +65,8 @@ class LocalExecutor(InProcessExecutor):
             torch.cuda.set_device(self.device)
             self.products = torch.cuda.device(self.device)
         if config.batch_invariant:
-            chosen = config.quantization, self.attention_backend.name, config.cudagraph_mode
+            mode = config.cudagraph_mode or "none"
+            chosen = config.quantization, self.attention_backend.name, mode
             config.require(
                 "batch_invariant",
                 chosen == (None, "c", "none"),

@@ -130,12 +130,8 @@ class Graphs:
 
         packed: its tensors are the host's.
         """
-        query_lens = packed.metadata[0].query_lens_cpu
-        num_tokens, longest = len(packed.input_ids), int(query_lens.max(initial=0))
-        is_uniform = longest == self.limits.decode_query_len and num_tokens == longest * len(
-            query_lens
-        )
-        key = self.dispatcher.dispatch(num_tokens, is_uniform)
+        is_uniform = batch.uniform_query_len == self.limits.decode_query_len
+        key = self.dispatcher.dispatch(len(packed.input_ids), is_uniform)
         if key[0] is CUDAGraphMode.FULL and max(batch.rows) >= self.tables[0].num_rows:
             return None
         return self.graphs.get(key)

@@ -86,7 +86,7 @@ class GraphExecutor(LocalExecutor):
             plan.block_size,
             1 + (config.num_speculative_tokens if config.speculative else 0),
         )
-        asked = CUDAGraphMode[config.cudagraph_mode.upper()]
+        asked = CUDAGraphMode[str(config.cudagraph_mode).upper()]
         self.runner.record(asked, limits)
         graphs = self.runner.graphs
         backend = f"the attention back end {self.attention_backend.name} is {graphs.support.name}"
