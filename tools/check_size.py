@@ -27,13 +27,14 @@ MAX_HEART = 10_000
 # the heart.
 MAX_TOKENS = {
     ".": 3_850,
-    "engine": 8_500,
+    "engine": 8_700,
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,
     "worker/graphs": 6_800,
     "worker/ranks": 2_500,
     "parallel": 3_500,
+    "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
