@@ -5,7 +5,7 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 """
 
 import logging
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib.util import find_spec
 
@@ -189,7 +189,7 @@ def choose_executor(
         from mini_vllm.worker.graphs.runner import with_graphs
 
         executor_cls = with_graphs(executor_cls)
-    return config, executor_cls
+    return replace(config, async_scheduling=bool(config.async_scheduling)), executor_cls
 
 
 def default_executor_cls(config: EngineConfig) -> type[Executor]:
