@@ -257,7 +257,9 @@ def test_a_chat_that_does_not_say_how_long_it_is_holds_no_more_logprobs(live: Li
 
 def test_the_logprobs_of_all_requests_in_flight_are_bounded(live: LiveServer) -> None:
     body = {"prompt": "a", "logprobs": 20, "max_tokens": 2}
-    live.in_loop(lambda: live.engine.admission._logprobs.update({"there": ("", (1 << 20) - 41)}))
+    live.in_loop(
+        lambda: live.engine.admission._logprobs.update({"there": ("/127.0.0.1", (1 << 20) - 41)})
+    )
     status, answer = post(live, TEXT, body)
     assert (status, answer["error"]["code"]) == (429, "queue_full")
     assert "may hold 1,048,535 logprobs and 42 more do not fit" in answer["error"]["message"]

@@ -654,7 +654,7 @@ def test_what_no_request_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPat
         assert may_go_on.wait(60)
         raise GrammarError("no")
 
-    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+    monkeypatch.setattr(compiler_module.CompilerProcess, "answer", ask)
     scheduler = Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8)
     scheduler.attach(GrammarGate(compiler))
     for text in "abc":
@@ -727,7 +727,7 @@ def test_no_text_of_a_stranger_is_read_where_requests_are_served(
         assert is_over.wait(60)
         raise GrammarError("no")
 
-    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+    monkeypatch.setattr(compiler_module.CompilerProcess, "answer", ask)
     before = time.thread_time()
     params = SamplingParams(structured=structured)
     auto.engine.input_processor.read("a", [1], params)
@@ -759,7 +759,7 @@ def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
         return compiler.compile(StructuredOutputs(regex=text), tenant)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        patch.setattr(compiler_module.CompilerProcess, "answer", ask)
         slow = [submit(f"slow{i}", "alice") for i in range(5)]
         for text in "abc":
             assert submit(text, "bob").exception(60)
@@ -782,7 +782,7 @@ def test_long_grammars_of_a_client_do_not_delay_its_short_ones() -> None:
         raise GrammarError("no")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        patch.setattr(compiler_module.CompilerProcess, "answer", ask)
         texts = [str(i) * 5000 for i in range(1, 6)]
         long = [compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1") for text in texts]
         for text in "abc":
