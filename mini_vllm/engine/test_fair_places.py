@@ -43,7 +43,7 @@ class Server:
         return dict(places)
 
     def names(self) -> list[str]:
-        """Who is in the next step."""
+        """The requests that are in the next step."""
         step = Step.decide(self.scheduler)
         step.update(self.scheduler, {each: [4] for each in step.output.num_scheduled_tokens})
         return [*step.output.num_scheduled_tokens]

@@ -85,7 +85,7 @@ async def run(
             )
             if web.started and api.is_ready:
                 # Full collections, which stop all threads for up to a fifth of a second, pass over
-                # what stays and are rare. Source: freeze_gc_heap in vllm/utils/gc_utils.py.
+                # what stays, and are rare.
                 gc.freeze()
                 gc.set_threshold(700, 10, 1000)
                 on_open(listening.getsockname()[1])  # the system has chosen it, if port is 0
