@@ -73,17 +73,20 @@ class Answer:
 
     async def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
         """The body of an answer that is not streamed. outputs: by prompt, in order."""
-        choices = [
-            await self._choice(prompt, output, choice)
-            for prompt, output in outputs
-            async for choice in self._count(prompt, output)
-        ]
+        choices = []
+        for prompt, output in outputs:
+            for choice in self._count(prompt, output):
+                choices.append(await self._choice(prompt, output, choice))
+                if len(choices) % ROWS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         return self._head | {"object": self.kind, "choices": choices, "usage": self._usage()}
 
     async def chunks(self, prompt: int, output: RequestOutput) -> AsyncGenerator[Json]:
         """The chunks of a delta: one for each choice."""
-        async for each in self._count(prompt, output):
+        for number, each in enumerate(self._count(prompt, output), 1):
             yield self._chunk([await self._part(prompt, output, each)])
+            if number % ROWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def last_chunks(self) -> list[Json]:
         """What stands behind all deltas: the usage, if it was asked for."""
@@ -93,17 +96,11 @@ class Answer:
         """What ends a stream that has begun."""
         return refused.body
 
-    async def _count(self, prompt: int, output: RequestOutput) -> AsyncGenerator[CompletionOutput]:
-        """The choices of an output, which count now. After some of them other clients are
-        served.
-        """
+    def _count(self, prompt: int, output: RequestOutput) -> list[CompletionOutput]:
         self._count_prompt(prompt, output)
         if not self._is_silent:
             self._num_tokens += sum(len(choice.token_ids) for choice in output.outputs)
-        for number, choice in enumerate(output.outputs, 1):
-            yield choice
-            if number % ROWS_AT_ONCE == 0:
-                await asyncio.sleep(0)
+        return output.outputs
 
     def _count_prompt(self, prompt: int, output: RequestOutput) -> None:
         before = self._prompts.get(prompt, (0, 0))

@@ -242,7 +242,7 @@ class ResponseAnswer(ChatAnswer):
         return [each async for each in self.chunks(prompt, output)][-1]["response"]
 
     async def chunks(self, prompt: int, output: Any) -> AsyncGenerator[Json]:
-        (choice,) = [each async for each in self._count(prompt, output)]
+        (choice,) = self._count(prompt, output)
         for kind in () if self._num_events else ("created", "in_progress"):
             self._tell(kind, "in_progress")
         part = await self._part(prompt, output, choice)
