@@ -498,3 +498,15 @@ def test_a_tenants_conversations_are_read_while_another_tenants_take_long(serve:
     assert 30 <= found.count(200) <= 32
     assert set(found) == {200, 429}
     server.assert_idle()
+
+
+def test_many_clients_have_no_queue_without_a_limit() -> None:
+    """Each has its own, and all of them together sixteen."""
+    admission = Admission(max_queue=4, clock=lambda: 0.0)
+    for number in range(64):
+        client = f"/10.0.0.{number}"
+        admission.check_queue(client, 1)
+        admission.waiting[str(number)] = client, 1
+    with pytest.raises(QueueFullError, match="at most 4 of a client may wait, and 16 times"):
+        admission.check_queue("/10.0.1.1", 1)
+    admission.close()

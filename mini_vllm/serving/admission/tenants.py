@@ -81,10 +81,11 @@ class Admission:
     def check_queue(self, tenant: str, num_choices: int) -> None:
         """Raises QueueFullError unless so many more of the tenant may wait."""
         num_waiting = sum(num for owner, num in self.waiting.values() if owner == tenant)
-        if num_waiting + num_choices > self._max_queue:
+        # all clients together have sixteen queues
+        if max(num_waiting, len(self.waiting) // 16) + num_choices > self._max_queue:
             raise QueueFullError(
                 f"{num_waiting} choices wait for their first token and {num_choices} more do not "
-                f"fit: at most {self._max_queue} may wait",
+                f"fit: at most {self._max_queue} of a client may wait, and 16 times as many of all",
                 self._seconds_to_wait(num_waiting),
             )
 
