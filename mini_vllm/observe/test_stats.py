@@ -11,6 +11,9 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, run_trace
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import SchedulerOutput
 from mini_vllm.step import KVPlan
 
 CONFIG = {
