@@ -83,6 +83,10 @@ class CoreFactory:
             )
             scheduler_cls = one_step_ahead(base)
             core_cls = core_ahead(core_cls, scheduler_cls)
+        if not config.enforce_eager:
+            from mini_vllm.worker.compiled import with_compiled
+
+            executor_cls = with_compiled(executor_cls)
         if config.cudagraph_mode not in (None, "none"):
             from mini_vllm.worker.graphs.runner import with_graphs
 
