@@ -123,8 +123,8 @@ def main() -> None:
         [
             "# A compiled model beside the eager one",
             "",
-            f"{date.today()}, {platform.machine()}, Python {platform.python_version()}, float32, {args.threads} threads, "
-            f"fastest of {args.rounds} turns each. Attention gives zeros in both.",
+            f"{date.today()}, {platform.machine()}, Python {platform.python_version()}, float32, {args.threads} "
+            f"threads, fastest of {args.rounds} turns each. Attention gives zeros in both.",
             "",
             "    python benchmarks/bench_compiled.py",
             "",
