@@ -57,12 +57,18 @@ RULES: Mapping[str, Rule] = {
     "kv_cache_memory_bytes": integer(1, (1 << 63) - 1).or_none(),
     "max_model_len": integer(1, MOST).or_none(),
     "num_cpu_blocks": integer(0, MOST).or_none(),
-    "block_size": integer(1, MOST),
-    "max_num_seqs": integer(1, MOST),
-    "max_num_batched_tokens": integer(1, MOST),
+    **dict.fromkeys(
+        (
+            "block_size",
+            "tensor_parallel_size",
+            "max_num_seqs",
+            "max_num_batched_tokens",
+            "num_speculative_tokens",
+            "prompt_lookup_min",
+        ),
+        integer(1, MOST),
+    ),
     "long_prefill_token_threshold": integer(0, MOST),
-    "num_speculative_tokens": integer(1, MOST),
-    "prompt_lookup_min": integer(1, MOST),
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": SHARE,
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
@@ -86,6 +92,8 @@ class EngineConfig(Params):
     """ "tiny" (bundled), a folder (a Path will do), or a hub name."""
     device: str = "auto"
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
+    tensor_parallel_size: int = 1
+    """Processes, of which each holds a part of every layer."""
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
     quantization: str | None = None

@@ -163,6 +163,12 @@ class EngineDeadError(MiniVllmError, RuntimeError):
     """
 
 
+class ExecutorLostError(MiniVllmError, RuntimeError):
+    """What computed the steps is gone, as a process that was killed. A new engine has to be
+    made.
+    """
+
+
 class EngineBusyError(MiniVllmError, RuntimeError):
     """A second thread calls an engine that is at work. One thread at a time may."""
 

@@ -23,6 +23,7 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
+from mini_vllm.offload.hybrid import with_groups
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -83,14 +84,6 @@ class CoreFactory:
             )
             scheduler_cls = one_step_ahead(base)
             core_cls = core_ahead(core_cls, scheduler_cls)
-        if not config.enforce_eager:
-            from mini_vllm.worker.compiled import with_compiled
-
-            executor_cls = with_compiled(executor_cls)
-        if config.cudagraph_mode not in (None, "none"):
-            from mini_vllm.worker.graphs.runner import with_graphs
-
-            executor_cls = with_graphs(executor_cls)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))
@@ -98,9 +91,14 @@ class CoreFactory:
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
-        self.kv_cache_plan = plan = replace(
-            plan, layer_groups=manager_cls.layer_groups(info.kv_specs)
+        manager_cls, layout = with_groups(
+            manager_cls,
+            info.kv_specs,
+            config.block_size,
+            config.max_num_batched_tokens * (1 + bool(config.async_scheduling)),
+        )
+        self.kv_cache_plan = plan = plan_kv_cache(
+            config, hf_config, layout, executor.available_bytes, may_swap=may_swap
         )
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
@@ -123,7 +121,7 @@ class CoreFactory:
             for name in ("num_blocks", "max_model_len", "num_cpu_blocks")
         }
         scheduler = make_scheduler(
-            asdict(self.config) | sizes,
+            asdict(self.config) | sizes | {"groups": self.kv_cache_plan.layout.groups},
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
@@ -172,14 +170,30 @@ def choose_executor(
     scheduler_cls: type[SchedulerInterface],
     executor_cls: type[Executor] | None,
 ) -> tuple[EngineConfig, type[Executor]]:
-    """The executor, and the config with what pays on its device, if it is one of ours."""
+    """The executor, with what the config adds to it, and the config with what pays on its device,
+    if it is one of ours.
+    """
+    is_ours = executor_cls is None
     if executor_cls is None:
         executor_cls = default_executor_cls(config)
-        may_run_ahead = config.speculative != "suffix" and issubclass(scheduler_cls, Scheduler)
-        return executor_cls.with_defaults(config, may_run_ahead), executor_cls
-    if config.speculative == "draft_model":
+    elif config.speculative == "draft_model":
         raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
-    return config, executor_cls
+    if config.tensor_parallel_size > 1 and find_spec("torch"):
+        from mini_vllm.worker.ranks.executor import with_ranks
+
+        executor_cls = with_ranks(executor_cls)
+    if is_ours:
+        may_run_ahead = config.speculative != "suffix" and issubclass(scheduler_cls, Scheduler)
+        config = executor_cls.with_defaults(config, may_run_ahead)
+    if not config.enforce_eager:
+        from mini_vllm.worker.compiled import with_compiled
+
+        executor_cls = with_compiled(executor_cls)
+    if config.cudagraph_mode not in (None, "none"):
+        from mini_vllm.worker.graphs.runner import with_graphs
+
+        executor_cls = with_graphs(executor_cls)
+    return replace(config, async_scheduling=bool(config.async_scheduling)), executor_cls
 
 
 def default_executor_cls(config: EngineConfig) -> type[Executor]:

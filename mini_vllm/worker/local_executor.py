@@ -15,7 +15,7 @@ from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
-from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.batch_invariant import BatchInvariant
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
@@ -105,7 +105,7 @@ class LocalExecutor(InProcessExecutor):
                 dtype=self.dtype,
                 device=self.device,
                 num_cpu_blocks=plan.num_cpu_blocks,
-                layer_groups=plan.layer_groups,
+                layer_groups=plan.layout.layer_groups,
             )
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(

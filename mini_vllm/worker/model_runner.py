@@ -19,6 +19,7 @@ from mini_vllm.attention import AttentionBackend, PagedAttention
 from mini_vllm.attention.metadata import to_device
 from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.offload.hybrid.layout import tensors_of_layers
 from mini_vllm.spec_decode.verify import accept
 from mini_vllm.step import PromptLogprobs, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
@@ -53,8 +54,10 @@ class ModelRunner:
         layer_groups: Sequence[int] = (),
     ) -> None:
         """layer_groups: the group of each layer, whose block tables it uses; () is one group for
-        all.
+        all. Layer i of every group has its keys and values in tensor i, since a block is in use by
+        one group at a time.
         """
+        tensors = tensors_of_layers(layer_groups, model.num_layers)
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
@@ -63,7 +66,7 @@ class ModelRunner:
         self.layer_groups = layer_groups
         self.batch = InputBatch(block_size, device, max(layer_groups, default=0) + 1)
         self.cache_engine = CacheEngine(
-            model.num_layers,
+            max(tensors) + 1,
             (block_size, model.num_kv_heads, model.head_dim),
             num_blocks=num_blocks,
             num_cpu_blocks=num_cpu_blocks,
@@ -71,7 +74,7 @@ class ModelRunner:
             device=device,
             stride_order=attention_backend.stride_order,
         )
-        self.kv_caches = self.cache_engine.kv_caches
+        self.kv_caches = [self.cache_engine.kv_caches[tensor] for tensor in tensors]  # by layer
 
     def execute(self, step: StepInput) -> StepOutput:
         """launch(), and wait for what comes of it."""

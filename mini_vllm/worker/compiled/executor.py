@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.layers.linear import is_packed
-from mini_vllm.models.shard import WHOLE
+from mini_vllm.parallel.shard import WHOLE
 from mini_vllm.step import ModelInfo
 from mini_vllm.worker.compiled.model import CompiledModel
 from mini_vllm.worker.executor import Executor
