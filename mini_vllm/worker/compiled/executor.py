@@ -1,6 +1,7 @@
 """The executor whose model is compiled."""
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.layers.linear import is_packed
@@ -18,7 +19,7 @@ class CompiledExecutor(LocalExecutor):
     weights, a part of a model, and, on a CPU, recordings of operators.
     """
 
-    compile_backend: ClassVar[str] = "inductor"
+    compile_backend: ClassVar[str | Callable[..., Any]] = "inductor"
 
     def load(self) -> ModelInfo:
         info, config, is_cpu = super().load(), self.config, self.device.type == "cpu"

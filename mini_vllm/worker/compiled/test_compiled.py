@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.layers import norm_c
 from mini_vllm.models.layers.linear import is_packed
-from mini_vllm.worker.compiled import CompiledExecutor
+from mini_vllm.worker.compiled import CompiledExecutor, CompiledModel
 from mini_vllm.worker.executor import Executor
 
 TIGHT: dict[str, Any] = {
@@ -24,10 +25,16 @@ TIGHT: dict[str, Any] = {
 }
 
 
-class Traced(CompiledExecutor):
-    """With a back end that makes no code: all but the code is tested in a second."""
+def counting(backend: str) -> Any:
+    """An executor that compiles with a back end, and counts the graphs."""
 
-    compile_backend = "aot_eager"
+    class Counting(CompiledExecutor):
+        compile_backend = CompileCounterWithBackend(backend)
+
+    return Counting
+
+
+TRACED = "aot_eager"  # makes no code: all but the code is tested in seconds
 
 
 def answers(llm: LLM) -> list[Any]:
@@ -51,11 +58,13 @@ def wanted() -> list[Any]:
         return answers(LLM("tiny", **TIGHT))
 
 
-def check(executor_cls: type[Executor], wanted: list[Any], **options: Any) -> LLM:
-    llm = LLM("tiny", executor_cls=executor_cls, enforce_eager=False, **TIGHT | options)
+def check(backend: str, wanted: list[Any], **options: Any) -> LLM:
+    llm = LLM(
+        "tiny", executor_cls=(cls := counting(backend)), enforce_eager=False, **TIGHT | options
+    )
     assert answers(llm) == wanted
     # whatever sizes came, no graph is made beside those of the start
-    assert llm.engine.executor.model.num_graphs == 2
+    assert cls.compile_backend.frame_count == 2
     return llm
 
 
@@ -64,7 +73,7 @@ def test_a_traced_model_gives_the_tokens_of_the_eager_one(
     backend: str, wanted: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, "mini_vllm"):
-        llm = check(Traced, wanted, attention_backend=backend)
+        llm = check(TRACED, wanted, attention_backend=backend)
     told = [each.message for each in caplog.records if each.message.startswith("compiled graph")]
     assert [each.split(" in ")[0] for each in told] == [
         "compiled graph 1 of 2",
@@ -75,27 +84,24 @@ def test_a_traced_model_gives_the_tokens_of_the_eager_one(
 
 @pytest.mark.slow
 def test_drafts_and_one_step_ahead_run_compiled_too(wanted: list[Any]) -> None:
-    check(Traced, wanted, async_scheduling=True)
-    check(Traced, wanted, speculative="ngram")
+    check(TRACED, wanted, async_scheduling=True)
+    check(TRACED, wanted, speculative="ngram")
 
 
 @pytest.mark.slow
 def test_compiled_code_gives_the_tokens_of_the_eager_model(wanted: list[Any]) -> None:
-    check(CompiledExecutor, wanted)
+    check("inductor", wanted)
 
 
 def test_engines_of_a_process_do_not_share_the_graphs_that_torch_keeps() -> None:
-    class Captured(CompiledExecutor):
-        compile_backend = "eager"
-
     with torch._dynamo.config.patch(recompile_limit=2):
         for _ in range(2):
-            LLM("tiny", executor_cls=Captured, enforce_eager=False, **TIGHT)
+            LLM("tiny", executor_cls=counting("eager"), enforce_eager=False, **TIGHT)
 
 
 def test_a_model_is_eager_unless_asked_for() -> None:
     llm = LLM("tiny", **TIGHT)
-    assert not hasattr(llm.engine.executor.model, "num_graphs")
+    assert type(llm.engine.executor.model) is not CompiledModel
 
 
 @pytest.mark.parametrize(
