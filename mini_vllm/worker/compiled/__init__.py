@@ -4,8 +4,9 @@ Eager torch calls one operator after the other, and each reads and writes memory
 the addition before it wrote. A compiler makes one kernel of what lies between two products.
 Attention stays as it is: it is one operator, which finds the step in a context, so the whole
 forward is one graph. Two graphs are made when the engine starts: one for a single token, and one
-for any larger number. Source: vllm/compilation and unified_attention in
-vllm/model_executor/layers/attention, which is such an operator.
+for any larger number. Source: VllmBackend in vllm/compilation/backends.py;
+unified_attention_with_output in vllm/model_executor/layers/attention/attention.py is such an
+operator.
 """
 
 from mini_vllm.worker.compiled.executor import CompiledExecutor as CompiledExecutor
