@@ -1,6 +1,6 @@
 """Where a compiled model pays, and where it loses: the forward of steps of 1 to 512 tokens, beside the eager one.
 
-    python benchmarks/bench_compiled.py [--threads N] [--rounds N] [--results DIR]
+    python benchmarks/bench_compiled.py [--models tiny wide] [--threads N] [--rounds N] [--results DIR]
 
 Two models: the bundled one, and four layers of Qwen3-0.6B's shape with random weights, both float32 on a CPU. Attention
 is the same operator in both, and here it gives zeros, so what is compared is what the compiler sees. The two take
@@ -91,6 +91,7 @@ def verdict(ratios: dict[str, float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=["tiny", "wide"], choices=["tiny", "wide"])
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=60)
     parser.add_argument("--results", type=Path, default=ROOT / "benchmarks" / "results")
@@ -99,41 +100,47 @@ def main() -> None:
     if args.child:
         print(json.dumps(measure(args.child, args.rounds)))
         return
-    lines = []
+    lines: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
-        wide = str(make_checkpoint(Path(folder) / "wide"))
-        for name, path in (("tiny", "tiny"), (f"{LAYERS} layers of Qwen3-0.6B's shape", wide)):
-            first = in_process(path, args, f"{folder}/cache")
-            again = in_process(path, args, f"{folder}/cache")
-            turns = {n: (t["eager"], t["compiled"]) for n, t in first["turns"].items()}
-            second = {n: (t["eager"], t["compiled"]) for n, t in again["turns"].items()}
-            ratios = {n: min(b / a, second[n][1] / second[n][0]) for n, (a, b) in turns.items()}
-            lines += [
-                f"**{name}**: compiled in {first['compile_s']:.0f} s, with the cache on disk in "
-                f"{again['compile_s']:.0f} s; {verdict(ratios)}.",
-                "",
-                "| tokens | eager, ms | compiled, ms | compiled / eager | in a second process |",
-                "|---|---|---|---|---|",
-            ]
-            for n, (eager, fast) in turns.items():
-                other = second[n][1] / second[n][0]
-                lines.append(f"| {n} | {eager * 1e3:.2f} | {fast * 1e3:.2f} | {fast / eager:.2f} | {other:.2f} |")
-            lines.append("")
-    text = "\n".join(
-        [
-            "# A compiled model beside the eager one",
-            "",
-            f"{date.today()}, {platform.machine()}, Python {platform.python_version()}, float32, {args.threads} "
-            f"threads, fastest of {args.rounds} turns each. Attention gives zeros in both.",
-            "",
-            "    python benchmarks/bench_compiled.py",
-            "",
-            *lines,
-        ]
-    )
+        for name in args.models:
+            path = name if name == "tiny" else str(make_checkpoint(Path(folder) / "wide"))
+            lines += compare(name, path, args, f"{folder}/cache")
+            write(lines, args)  # what is known, should the next model take too long
+
+
+def compare(name: str, path: str, args: argparse.Namespace, cache: str) -> list[str]:
+    """The lines of a model: two processes, of which the second one finds the cache."""
+    first, again = (in_process(path, args, cache) for _ in range(2))
+    pairs = [{n: t["compiled"] / t["eager"] for n, t in each["turns"].items()} for each in (first, again)]
+    ratios = {n: min(pair[n] for pair in pairs) for n in pairs[0]}
+    title = {"tiny": "The bundled model", "wide": f"{LAYERS} layers of Qwen3-0.6B's shape"}[name]
+    lines = [
+        f"**{title}**: compiled in {first['compile_s']:.0f} s, with the cache on disk in {again['compile_s']:.0f} s; "
+        f"{verdict(ratios)}.",
+        "",
+        "| tokens | eager, ms | compiled, ms | compiled / eager | in a second process |",
+        "|---|---|---|---|---|",
+    ]
+    for n, turn in first["turns"].items():
+        eager, fast = turn["eager"] * 1e3, turn["compiled"] * 1e3
+        lines.append(f"| {n} | {eager:.2f} | {fast:.2f} | {pairs[0][n]:.2f} | {pairs[1][n]:.2f} |")
+    return [*lines, ""]
+
+
+def write(lines: list[str], args: argparse.Namespace) -> None:
+    machine = f"{platform.machine()}, Python {platform.python_version()}, float32, {args.threads} threads"
+    text = [
+        "# A compiled model beside the eager one",
+        "",
+        f"{date.today()}, {machine}, fastest of {args.rounds} turns each. Attention gives zeros in both.",
+        "",
+        f"    python benchmarks/bench_compiled.py {' '.join(sys.argv[1:])}",
+        "",
+        *lines,
+    ]
     args.results.mkdir(parents=True, exist_ok=True)
-    (args.results / "compiled.md").write_text(text)
-    print(text)
+    (args.results / "compiled.md").write_text("\n".join(text))
+    print("\n".join(lines), flush=True)
 
 
 if __name__ == "__main__":
