@@ -31,6 +31,7 @@ MAX_TOKENS = {
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,
+    "worker/compiled": 1_050,
     "worker/graphs": 6_800,
     "worker/ranks": 2_500,
     "parallel": 3_500,

@@ -197,6 +197,11 @@ CASES = (
     Case(sliding_window=4096),
     Case(num_heads=8, num_kv_heads=2, head_dim=16),
     Case(num_heads=8, num_kv_heads=4, head_dim=32, dtype=torch.float32),
+    Case(num_kv_heads=1, num_heads=64),  # multi-query attention: all heads are rows of one tile
+    Case(num_kv_heads=1, num_heads=128),
+    Case(num_kv_heads=1, num_heads=71, head_dim=64),  # Falcon-7B
+    Case(num_kv_heads=1, num_heads=64, head_dim=256),
+    Case(num_kv_heads=1, num_heads=64, dtype=torch.float32),
     Case(head_dim=64),
     Case(head_dim=80),
     Case(head_dim=256),

@@ -185,6 +185,10 @@ def choose_executor(
     if is_ours:
         may_run_ahead = config.speculative != "suffix" and issubclass(scheduler_cls, Scheduler)
         config = executor_cls.with_defaults(config, may_run_ahead)
+    if not config.enforce_eager:
+        from mini_vllm.worker.compiled import with_compiled
+
+        executor_cls = with_compiled(executor_cls)
     if config.cudagraph_mode not in (None, "none"):
         from mini_vllm.worker.graphs.runner import with_graphs
 

@@ -132,8 +132,7 @@ def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int
     if quantization == "int8":
         return Int8Weight.quantize(weight)
     if is_packed(weight.device, weight.dtype):
-        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
-        return packed
+        return torch.ops.mkldnn._reorder_linear_weight(weight)  # type: ignore[no-any-return]
     return weight
 
 
@@ -154,6 +153,7 @@ def linear(x: Tensor, weight: Tensor | Int8Weight, bias: Tensor | None = None) -
         output: Tensor = weight(x)
         return output if bias is None else output.add_(bias)
     if weight.is_mkldnn:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return product
+        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+            x, weight, bias, "none", [], ""
+        )
     return F.linear(x, weight, bias)
