@@ -9,7 +9,7 @@ vllm/v1/core/single_type_kv_cache_manager.py.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import Any
@@ -19,7 +19,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.hybrid.groups import FullAttention, IsCached
 from mini_vllm.offload.hybrid.layout import strided_groups, tokens_alone
-from mini_vllm.offload.hybrid.lookup import Family, families_of, find_agreed_hit
+from mini_vllm.offload.hybrid.lookup import AgreedHit, Family, families_of, find_agreed_hit
 from mini_vllm.offload.hybrid.pool import BlockPoolOfGroup
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
@@ -143,7 +143,7 @@ class HybridKVCacheManager(KVCacheManager):
                 pool.get_cached_block(hashes[(i + 1) * step - 1]) for pool in pools
             )
 
-        hit = find_agreed_hit(self.families, is_cached, request.num_tokens - 1, self.block_size)
+        hit = self._find_agreed_hit(is_cached, request.num_tokens - 1)
         if len(self.groups) > 1:
             is_longer = hit.longest > hit.num_tokens
             self._junctions[request.request_id] = hit.longest if is_longer else 0
@@ -157,6 +157,11 @@ class HybridKVCacheManager(KVCacheManager):
             found = [pool.get_cached_block(hashes[i * step + step - 1]) for i in range(first, end)]
             blocks.append([*nulls, *found])
         return blocks, hit.num_tokens
+
+    def _find_agreed_hit(
+        self, is_cached: Callable[[Family], IsCached], num_tokens: int
+    ) -> AgreedHit:
+        return find_agreed_hit(self.families, is_cached, num_tokens, self.block_size)
 
     # --- allocation -------------------------------------------------------------------------------
 
@@ -295,29 +300,29 @@ class HybridKVCacheManager(KVCacheManager):
         """Let the blocks of the first num_tokens tokens be found that are worth it, each once."""
         if not self.enable_prefix_caching:
             return
-        considered = self._num_considered[request.request_id]
-        size = self.hash_block_size
-        end = min(num_tokens, request.num_tokens) // self.block_size * self.block_size
-        if end <= considered[0] * self.groups[0].block_size:
-            return
         hashes, null = self._block_hashes(request), self.block_pool.null_block
+        num_tokens = min(num_tokens, len(hashes) * self.hash_block_size)
         interval = self.prefix_cache_retention_interval
         segment = self.block_size if interval is None else interval
-        ends = list(self._expected_ends(request))
+        considered = self._num_considered[request.request_id]
         tables = self._group_tables[request.request_id]
         for g, (kind, table) in enumerate(zip(self.groups, tables, strict=True)):
-            step = kind.block_size // size
-            for i in range(considered[g], end // kind.block_size):
+            start, end = considered[g], self._num_cacheable(kind, num_tokens) // kind.block_size
+            if start >= end:
+                continue
+            ends, step = self._expected_ends(request, kind), kind.block_size // self.hash_block_size
+            for i in range(start, end):
                 if table[i] is not null and kind.is_kept(i, segment, ends):
-                    self.pools[g].cache_block(table[i], hashes[(i + 1) * step - 1])
-            considered[g] = end // kind.block_size
+                    self.pools[g].cache_block(table[i], hashes[i * step + step - 1])
+            considered[g] = end
 
-    def _expected_ends(self, request: Request) -> Iterator[int]:
-        """Where hits are expected to end: at that of the same prompt, and where it left what
-        another one had.
+    def _num_cacheable(self, kind: FullAttention, num_tokens: int) -> int:
+        """So many of the first num_tokens tokens may be part of a hit of all groups."""
+        return num_tokens // self.block_size * self.block_size
+
+    def _expected_ends(self, request: Request, kind: FullAttention) -> list[int]:
+        """Where hits are expected to end: at that of the same prompt, and where this one left what
+        one group still had.
         """
-        for num_tokens in (
-            request.num_prompt_tokens - 1,
-            self._junctions.get(request.request_id, 0),
-        ):
-            yield num_tokens // self.block_size * self.block_size
+        ends = request.num_prompt_tokens - 1, self._junctions.get(request.request_id, 0)
+        return [end // self.block_size * self.block_size for end in ends]

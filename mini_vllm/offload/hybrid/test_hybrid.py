@@ -4,10 +4,12 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from labkit.compare.replay import differences, find_trace_files, read_traces
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.groups import ChunkedLocal, FullAttention, SlidingWindow
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tensors_of_layers
@@ -206,6 +208,19 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
 def test_every_token_sees_its_own_prefix_in_every_group(name: str) -> None:
     seen = sum((run_at_random(GROUPS[name], seed) for seed in range(12)), Counter[str]())
     assert min(seen[each] for each in ("hits", "nulls", "failures")) > 0, seen
+
+
+TRACES = find_trace_files(Path(__file__).parents[3] / "traces" / "vllm-0.33.0-hybrid")
+
+
+def test_the_corpus_is_there() -> None:
+    assert sum(len(read_traces(file)) for file in TRACES) == 49
+
+
+@pytest.mark.parametrize("file", TRACES, ids=lambda file: file.stem)
+def test_every_decision_is_vllms(file: Path) -> None:
+    """What vLLM 0.33.0 decided for groups of layers (traces/README.md)."""
+    assert differences(file) == []
 
 
 # --- through the whole engine ---------------------------------------------------------------------
