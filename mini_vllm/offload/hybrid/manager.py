@@ -9,7 +9,7 @@ vllm/v1/core/single_type_kv_cache_manager.py.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import Any
@@ -316,6 +316,15 @@ class HybridKVCacheManager(KVCacheManager):
                 if table[i] is not null and kind.is_kept(i, segment, ends):
                     self.pools[g].cache_block(table[i], hashes[i * step + step - 1])
             considered[g] = end
+
+    def _block_hashes(self, request: Request) -> list[Hashable]:
+        """One for each hash_block_size tokens. A group with larger blocks uses every n-th."""
+        hashes, size = request.block_hashes, self.hash_block_size
+        for i in range(len(hashes), request.num_tokens // size):
+            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
+            parent, salt = (hashes[-1], None) if hashes else (None, request.cache_salt)
+            hashes.append(self._hash_block(parent, token_ids, salt))
+        return hashes
 
     def _num_cacheable(self, kind: FullAttention, num_tokens: int) -> int:
         """So many of the first num_tokens tokens may be part of a hit of all groups."""
