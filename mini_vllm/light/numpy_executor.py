@@ -31,6 +31,7 @@ OPTIONS = {  # of EngineConfig, and what they may be here
     "device": ("auto", "cpu"),
     "dtype": ("auto", "float32"),
     "quantization": (None,),
+    "tensor_parallel_size": (1,),
     "attention_backend": ("auto",),
     "speculative": (None, "ngram", "suffix"),
 }

@@ -326,7 +326,7 @@ def expected_logits(pair: Pair, sequence: list[int]) -> Tensor:
 
 NO_C = why_not("c", CPU)
 BACKENDS = (
-    "torch",
+    pytest.param("torch", marks=pytest.mark.slow),
     pytest.param("c", marks=pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")),
 )
 

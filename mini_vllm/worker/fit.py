@@ -18,8 +18,8 @@ from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.linear import is_packed
 from mini_vllm.models.registry import META, load_model
-from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, layout_of
+from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import LayerKVSpec, ModelInfo
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.memory import max_positions

@@ -2,7 +2,7 @@
 back.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -62,9 +62,10 @@ class SelfAttention(nn.Module):
         self.head_dim = shape.head_dim
         self.is_rotated = is_rotated
         self.channels = channels
+        shard = loader.shard.of_attention(shape.num_kv_heads)
         self.spec = AttentionSpec(
-            num_heads=len(loader.shard.part(shape.num_heads, "num_attention_heads")),
-            num_kv_heads=len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads")),
+            num_heads=len(shard.part(shape.num_heads, "num_attention_heads")),
+            num_kv_heads=len(shard.kv.part(shape.num_kv_heads, "num_key_value_heads")),
             head_dim=shape.head_dim,
             scale=scale or shape.head_dim**-0.5,
             sliding_window=sliding_window,
@@ -76,7 +77,9 @@ class SelfAttention(nn.Module):
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         if is_fused:
             qkv = {"qkv_proj": q_size + 2 * kv_size}
-        self.qkv_proj = ColumnParallelLinear(loader, qkv, shape.hidden_size, bias=qkv_bias)
+        self.qkv_proj = ColumnParallelLinear(
+            replace(loader, shard=shard), qkv, shape.hidden_size, bias=qkv_bias
+        )
         self.o_proj = RowParallelLinear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
         self.q_norm = self.k_norm = None
         if qk_norm_eps is not None:
