@@ -166,7 +166,8 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
     )  # fmt: skip
     scheduler = Scheduler(
         kv, max_num_seqs=4, max_num_batched_tokens=budget, max_model_len=44,
-        reserve_full_sequence=rng.random() < 0.5,
+        reserve_full_sequence=rng.random() < 0.5, policy=rng.choice(("fcfs", "priority")),
+        watermark=rng.choice((0.0, 0.1)),
     )  # fmt: skip
     contents, seen = Contents(kv), Counter[str]()
     shared = [rng.randrange(VOCABULARY) for _ in range(20)]
@@ -174,20 +175,24 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
     for i in range(8):
         own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 8))]
         params = SamplingParams(max_tokens=rng.randint(1, 16), ignore_eos=True)
-        requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params))
+        order: dict[str, Any] = {"priority": rng.randrange(3), "arrival_time": float(i)}
+        requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params, **order))
+        requests[-1].priority = rng.randrange(3)
         scheduler.add_request(requests[-1])
     for _ in range(1000):
         if not scheduler.has_unfinished_requests():
             break
+        if rng.random() < 0.03:
+            scheduler.abort_request(rng.choice(requests).request_id)
         output = scheduler.schedule()
         contents.check_conservation(requests)
         scheduled = output.scheduled_requests
-        seen["nulls"] += contents.compute(scheduled, output.num_scheduled_tokens)
         seen["preemptions"] += len(output.preempted_req_ids)
         if rng.random() < 0.05:
             scheduler.fail_step(output)  # nothing of it was written
             seen["failures"] += 1
             continue
+        seen["nulls"] += contents.compute(scheduled, output.num_scheduled_tokens)
         sampled = {
             r.request_id: [rng.randrange(VOCABULARY)]
             for r in scheduled
@@ -390,6 +395,20 @@ def test_a_request_alone_never_outgrows_the_pool(trained: Callable[[str], Traine
         for output in engine.step():
             num_tokens = len(output.outputs[0].token_ids)
     assert len(SHARED) + num_tokens == longest
+
+
+def test_a_draft_model_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
+    from mini_vllm import LLM
+
+    path = trained("gemma3").path
+    with pytest.raises(InvalidParameterError, match=r"draft_model needs one group of layers, got"):
+        LLM(
+            path,
+            **FOUR_SEATS,
+            speculative="draft_model",
+            draft_model=path,
+            kv_cache_manager_cls=HybridKVCacheManager,
+        )
 
 
 def test_swap_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
