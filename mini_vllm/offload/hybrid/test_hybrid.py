@@ -3,6 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -258,6 +259,7 @@ class Trained(NamedTuple):
 
     path: str
     tokens: list[list[int]]
+    logprobs: list[list[float]]
 
 
 @pytest.fixture(scope="module")
@@ -278,8 +280,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
         model.save_pretrained(path)
         model.generation_config.eos_token_id = None
         generate = partial(model.eval().generate, max_new_tokens=24, do_sample=False)
-        answers = [generate(torch.tensor([prompt]))[0, len(prompt) :] for prompt in PROMPTS]
-        return Trained(str(path), [answer.tolist() for answer in answers])
+        texts = [generate(torch.tensor([prompt])) for prompt in PROMPTS]
+        logprobs = []
+        for prompt, text in zip(PROMPTS, texts, strict=True):
+            with torch.inference_mode():
+                rows = model(text).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            logprobs.append(rows.gather(1, text[0, len(prompt) :, None])[:, 0].tolist())
+        answers = [text[0, len(p) :].tolist() for p, text in zip(PROMPTS, texts, strict=True)]
+        return Trained(str(path), answers, logprobs)
 
     return make
 
@@ -292,15 +300,24 @@ def answers_of(llm: Any) -> list[list[int]]:
 def test_windows_give_the_tokens_of_transformers(
     name: str, trained: Callable[[str], Trained], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With chunks, hits and preemptions. The start says what the groups save."""
+    """And its log-probabilities, with chunks, hits and preemptions. The start says what the groups
+    save.
+    """
     from mini_vllm import LLM
 
     model = trained(name)
     with caplog.at_level("INFO", "mini_vllm"):
         llm = LLM(model.path, **FOUR_SEATS)
     assert "groups of layers: " in caplog.text
+    params = replace(GREEDY, logprobs=0)
     for _ in range(2):
-        assert answers_of(llm) == model.tokens
+        choices = [output.outputs[0] for output in llm.generate(PROMPTS, params)]
+        assert [choice.token_ids for choice in choices] == model.tokens
+        for choice, expected in zip(choices, model.logprobs, strict=True):
+            found = [
+                row[t].logprob for t, row in zip(choice.token_ids, choice.logprobs, strict=True)
+            ]
+            assert found == pytest.approx(expected, abs=1e-4)
     scheduler = llm.engine.scheduler
     assert isinstance(scheduler.kv_cache_manager, HybridKVCacheManager)
     assert scheduler.prefix_cache_stats.hits > 0
@@ -311,16 +328,21 @@ def test_windows_give_the_tokens_of_transformers(
 @pytest.mark.parametrize(
     "options",
     [
-        {"async_scheduling": True},
         {"speculative": "ngram", "async_scheduling": True},
-        {"speculative": "ngram"},
         {"cudagraph_mode": "full_and_piecewise"},
-        {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
-        {"scheduler": "warm_first"},
-        {"enable_prefix_caching": False},
         # these keep all blocks of all layers
         {"scheduler": "tenants", "num_kv_blocks": 60},
         {"speculative": "draft_model", "draft_model": "", "num_kv_blocks": 60},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in (
+                {"async_scheduling": True},
+                {"speculative": "ngram"},
+                {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
+                {"scheduler": "warm_first"},
+                {"enable_prefix_caching": False},
+            )
+        ),
     ],
     ids=lambda options: " ".join(map(str, options.values())),
 )
@@ -357,6 +379,31 @@ def test_what_lies_in_the_null_block_reaches_no_token(
         key[0] = value[0] = float("nan")
     assert answers_of(llm) == model.tokens
     assert key[0].isnan().all(), "nothing is written there either"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend", ["triton", pytest.param("triton-simple", marks=pytest.mark.nightly)]
+)
+def test_what_lies_in_the_null_block_reaches_no_kernel_of_a_gpu(
+    backend: str, trained: Callable[[str], Trained]
+) -> None:
+    """The second chunk begins behind the first window, and its tiles in front of its own."""
+    pytest.importorskip("triton", reason="Triton has Linux wheels only")
+    from mini_vllm import LLM
+    from mini_vllm.attention.test_attention import GPU
+
+    llm = LLM(
+        trained("gemma3").path,
+        **FOUR_SEATS | {"max_num_batched_tokens": 24},
+        attention_backend=backend,
+        device=GPU.type,
+    )
+    for key, value in llm.engine.executor.runner.kv_caches:
+        key[0] = value[0] = float("nan")
+    params = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
+    (output,) = llm.generate([PROMPTS[3]], params)
+    assert output.outputs[0].token_ids == trained("gemma3").tokens[3][:2]
 
 
 def test_windows_of_an_eighth_of_the_context_save_three_fifths(
