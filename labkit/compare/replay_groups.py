@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Hashable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.observe.trace import Record
@@ -108,6 +109,13 @@ class RecordedGroups(HybridKVCacheManager, LookaheadManager):
             parent = hashes[-1] if hashes else None
             hashes.append(self._hash_block(parent, token_ids, None if hashes else request.cache_salt))
         return hashes
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
+    ) -> list[KVCacheBlock] | None:
+        if self.eagle_names or self.dropping:  # a block may get its name a token later
+            self._unchanged.clear()
+        return super().allocate_slots(request, num_new_tokens, computed_blocks)
 
     def _find_agreed_hit(self, is_cached: Callable[[Family], IsCached], num_tokens: int) -> AgreedHit:
         if not self.dropping:
