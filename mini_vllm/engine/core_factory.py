@@ -23,7 +23,7 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
-from mini_vllm.offload.hybrid import with_groups
+from mini_vllm.offload.hybrid.manager import with_groups
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
