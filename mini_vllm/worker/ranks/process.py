@@ -49,9 +49,9 @@ def make_executor(rank: Rank, config: EngineConfig, base: type[LocalExecutor]) -
 
 
 def config_of(rank: Rank, config: EngineConfig) -> EngineConfig:
-    """The configuration of one rank: a GPU of its own, or its share of main memory."""
+    """The configuration of one rank."""
     if config.speculative == "draft_model":  # its drafts then come with the tokens
         config = replace(config, async_scheduling=True)
     if pick_device(config.device).type == "cuda":
-        return replace(config, device=f"cuda:{rank.rank}")
-    return replace(config, gpu_memory_utilization=config.gpu_memory_utilization / rank.size)
+        config = replace(config, device=f"cuda:{rank.rank}")
+    return config
