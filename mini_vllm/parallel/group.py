@@ -93,11 +93,11 @@ class RankGroup:
         answers: list[Any] = self._post(bytes(ForkingPickler.dumps(Call(name, arguments)))).result()
         return answers
 
-    def run(self, step: object) -> "Future[Any]":
+    def run(self, *step: object) -> "Future[Any]":
         """A step on every rank. The future has the output of rank 0."""
         message = bytes(ForkingPickler.dumps(step))
         if len(message) > SLOT_BYTES:
-            message = bytes(ForkingPickler.dumps(Call(STEP, (step,))))
+            message = bytes(ForkingPickler.dumps(Call(STEP, step)))
             return self._post(message, is_step=True)
         while not self._ring.try_write(message):
             if self._end:
