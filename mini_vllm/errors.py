@@ -278,14 +278,9 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
-    is_real = isinstance(value, Integral) or (
-        isinstance(value, Real) and not isinstance(value, Rational)
-    )
-    return (
-        (int if isinstance(value, Integral) else float)(value)
-        if is_real and not isinstance(value, bool)
-        else value
-    )
+    if isinstance(value, Integral):
+        return value if isinstance(value, bool) else int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, Rational) else value
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:

@@ -46,16 +46,18 @@ class DecoderLayer(nn.Module):
     pass over memory. The mlp is any module from [T, hidden_size] to the same shape.
     """
 
+    norm_cls: ClassVar[type[RMSNorm]] = RMSNorm
+
     def __init__(
         self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig
     ) -> None:
         super().__init__()
         self.config = config
-        self.input_layernorm = RMSNorm(
+        self.input_layernorm = self.norm_cls(
             loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps
         )
         self.self_attn = self_attn
-        self.post_attention_layernorm = RMSNorm(
+        self.post_attention_layernorm = self.norm_cls(
             loader.at("post_attention_layernorm"), config.hidden_size, config.rms_norm_eps
         )
         self.mlp = mlp
@@ -112,7 +114,7 @@ class DecoderModel(nn.Module):
         spec = self.attention_specs[0]
         self.num_heads, self.num_kv_heads = spec.num_heads, spec.num_kv_heads
         self.vocab_shard = self.embed_tokens.shard
-        self.norm = RMSNorm(body.at("norm"), self.hidden_size, config.rms_norm_eps)
+        self.norm = self.layer_cls.norm_cls(body.at("norm"), self.hidden_size, config.rms_norm_eps)
         self.lm_head = None
         if not config.tie_word_embeddings:
             head = replace(loader, shard=self.vocab_shard)
@@ -243,6 +245,7 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
         return None
     if window is None:
         raise UnsupportedModelError(
-            f"layer_types: layer {layer_idx} has a window, but sliding_window is null"
+            f"layer_types: layer {layer_idx} has a window, but sliding_window is null, or "
+            "use_sliding_window is not set"
         )
     return window or None

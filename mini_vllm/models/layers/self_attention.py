@@ -38,6 +38,7 @@ class SelfAttention(nn.Module):
     scores; None is head_dim ** -0.5. is_rotated: whether positions turn queries and keys. is_fused:
     whether the checkpoint has q, k and v in one matrix. channels: the order in which those of
     queries and keys are turned (RotaryEmbedding); their dot product is the same in any order.
+    norm_cls: the norm of heads.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class SelfAttention(nn.Module):
         is_rotated: bool = True,
         is_fused: bool = False,
         channels: Tensor | None = None,
+        norm_cls: type[RMSNorm] = RMSNorm,
     ) -> None:
         super().__init__()
         self.layer_idx = layer_idx
@@ -81,8 +83,8 @@ class SelfAttention(nn.Module):
         self.o_proj = RowParallelLinear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
         self.q_norm = self.k_norm = None
         if qk_norm_eps is not None:
-            self.q_norm = RMSNorm(loader.at("q_norm"), shape.head_dim, qk_norm_eps)
-            self.k_norm = RMSNorm(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
+            self.q_norm = norm_cls(loader.at("q_norm"), shape.head_dim, qk_norm_eps)
+            self.k_norm = norm_cls(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
 
     def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
         """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and
