@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.config import EngineConfig
@@ -45,8 +46,17 @@ PARAMS = [
 PROMPTS = [list(range(20 + 3 * i, 32 + 2 * i)) for i in range(len(PARAMS))]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """With matrices so small, threads only wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
 @pytest.fixture(scope="module")
-def two() -> Iterator[LLM]:
+def two(one_thread: None) -> Iterator[LLM]:
     llm = LLM("tiny", tensor_parallel_size=2, **SIZES)
     yield llm
     llm.engine.shutdown()
@@ -79,11 +89,9 @@ def rounded(places: Any) -> Any:
 def test_two_processes_give_what_one_gives(two: LLM) -> None:
     """Chunks, preemption, hits in the prefix cache, masks, penalties, log-probabilities."""
     one = LLM("tiny", **SIZES)
-    # alone, requests that are greedy tell pairs; among the rest, they gather
-    for llm in (one, two):
-        assert answers(llm, PROMPTS[:2], GREEDY)[0][0][0]
     assert answers(two) == answers(one)
-    assert answers(two, PROMPTS, GREEDY) == answers(one, PROMPTS, GREEDY)
+    # alone, requests that are greedy tell pairs; among the rest, they gather
+    assert answers(two, PROMPTS[:3], GREEDY) == answers(one, PROMPTS[:3], GREEDY)
     assert two.engine.scheduler.preempted_prefix_cache_stats.requests > 0
     # a block has half of the heads
     sizes = [llm.engine.kv_cache_plan.bytes_per_block for llm in (two, one)]
