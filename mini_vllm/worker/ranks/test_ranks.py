@@ -136,6 +136,8 @@ def test_memory_is_shared_among_the_ranks_of_one_machine(monkeypatch: pytest.Mon
         ("llama-mqa", 2, {"speculative": "ngram"}),
         ("qwen3", 4, {"quantization": "int8", "preemption_mode": "swap"}),
         ("granite", 2, {"quantization": "int8"}),
+        ("mixtral", 2, {}),
+        ("qwen3-moe", 4, {"quantization": "int8"}),
         ("tiny", 2, {"speculative": "draft_model"}),
         ("tiny", 2, {"speculative": "draft_model", "async_scheduling": True}),
     ],
