@@ -127,6 +127,8 @@ def test_a_rank_that_is_killed_ends_the_group(group: RankGroup, rank: int, is_bu
         (future if is_busy else group.run("hang")).result()
     with pytest.raises(ExecutorLostError, match=rf"rank {rank} of 2 has ended"):
         group.ask("who")
+    assert group.ended.poll()
+    assert not other.ended.poll()
     wait_until_gone(pids)
     assert other.run(b"abc").result() == (3, 0)
     other.close()

@@ -15,8 +15,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Unpack
 
-import msgspec
 import torch
+from msgspec import msgpack
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
@@ -110,8 +110,10 @@ class EngineLoop:
         usage = scheduler.kv_cache_manager.usage
         drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
-        num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
-        return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)
+        return StepDone(
+            deltas, stats, plan, len(scheduler.running), len(scheduler.waiting),
+            usage, drafts, tenants
+        )  # fmt: skip
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:
@@ -119,12 +121,14 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
     # Ctrl-C reaches the whole group, and the front says what to do
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Command).decode
+    encode, decode = msgpack.Encoder().encode, msgpack.Decoder(Command).decode
 
     def take(wait: bool) -> list[Command]:
         taken: list[Command] = []
         try:
-            while commands.poll(None if wait and not taken else 0):
+            if wait:
+                loop.core.executor.wait_for(commands)
+            while commands.poll():
                 taken.append(decode(commands.recv_bytes()))
         except EOFError:  # the front is gone
             taken.append(Stop())
@@ -137,7 +141,8 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
         # its matrices are so small that threads would only wait for each other
         torch.set_num_threads(1)
     try:
-        EngineLoop(EngineConfig(**options)).run(take, send)
+        loop = EngineLoop(EngineConfig(**options))
+        loop.run(take, send)
     except BrokenPipeError:  # the front is gone
         pass
     except MiniVllmError as error:

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import ClassVar
 
@@ -99,6 +100,10 @@ class MultiprocExecutor(Executor):
     def _take_drafts(self, future: "Future[StepOutput]") -> None:
         if future.exception() is None and isinstance(result := future.result(), DraftedOutput):
             self._drafts |= result.drafts
+
+    def wait_for(self, pipe: Connection) -> None:
+        if pipe not in wait([pipe, self.group.ended]):
+            self.synchronize()  # which raises why
 
     def synchronize(self) -> None:
         self.group.ask("synchronize")

@@ -173,6 +173,9 @@ def test_a_rank_that_is_killed_is_no_error_of_a_device() -> None:
     engine.step()
     ranks = {each.name: each for each in multiprocessing.active_children() if each not in before}
     ranks["mini-vllm rank 1"].kill()
+    silent, _writer = multiprocessing.Pipe()
+    with pytest.raises(ExecutorLostError, match="rank 1 of 2 has ended"):  # between steps, too
+        engine.executor.wait_for(silent)
     with pytest.raises(ExecutorLostError, match="rank 1 of 2 has ended"):
         run_to_the_end(engine)
     with pytest.raises(EngineDeadError):
