@@ -39,6 +39,7 @@ MAX_TOKENS = {
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
+    "models/moe": 3_500,
     "models/hybrid": 1_490,
     "offload": 7_560,
     "policies": 9_500,
@@ -72,6 +73,7 @@ NOT_A_MODEL = (
     "models/byte_level_bpe.py",
     "models/checkpoint.py",
     "models/layers/",
+    "models/moe/",
 )
 MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
 SHORT_FUNCTION = 40

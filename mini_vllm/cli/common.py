@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
     "device": "auto, cpu, cuda or cuda:N.",
+    "tensor_parallel_size": "Processes, of which each holds a part of every layer.",
     "dtype": "auto (the checkpoint's own), float32, bfloat16 or float16.",
     "quantization": "int8: weights of linear layers in eight bits, quantised at load.",
     "block_size": "Tokens per KV block.",
@@ -99,8 +100,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS), "Sampling"
         )
     if "config" in own:
-        defaults = {"model": "tiny", "enable_prefix_caching": False}
-        parameters += _options(EngineConfig, ENGINE_OPTIONS, defaults, "Engine")
+        parameters += _options(
+            EngineConfig,
+            ENGINE_OPTIONS,
+            {"model": "tiny", "enable_prefix_caching": False},
+            "Engine",
+        )
     parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Unpack
 
-import msgspec
 import torch
+from msgspec import msgpack
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
@@ -130,12 +130,14 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
     # Ctrl-C reaches the whole group, and the front says what to do
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Command).decode
+    encode, decode = msgpack.Encoder().encode, msgpack.Decoder(Command).decode
 
     def take(wait: bool) -> list[Command]:
         taken: list[Command] = []
         try:
-            while commands.poll(None if wait and not taken else 0):
+            if wait:
+                loop.core.executor.wait_for(commands)
+            while commands.poll():
                 taken.append(decode(commands.recv_bytes()))
         except EOFError:  # the front is gone
             taken.append(Stop())

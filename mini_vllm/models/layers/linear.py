@@ -7,6 +7,7 @@ layers are cut in which way. vLLM: QKVParallelLinear, MergedColumnParallelLinear
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.weights import WeightLoader
-from mini_vllm.parallel.shard import ALONE
+from mini_vllm.parallel.shard import ALONE, WHOLE
 
 # oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps
 # have every number, so a server grew by gigabytes; 64 of each are as fast. The two read this at the
@@ -111,6 +112,10 @@ def load_weight(
     """
     stored = loader.load_stored(parts, cut)
     if stored is None:
+        if cut == 1 and loader.quantization:  # a row has one scale in all shards
+            whole = Int8Weight.quantize(replace(loader, shard=WHOLE).load(parts))
+            own = whole.values.chunk(loader.shard.size, 1)[loader.shard.rank]
+            return Int8Weight(own.contiguous(), whole.scale)
         return pack_weight(loader.load(parts, cut), loader.quantization)
     if loader.stored and loader.stored.has_input_scales:
         for name in parts:
