@@ -26,10 +26,11 @@ OFFLINE := $(if $(HASHED),--no-index --no-build-isolation)
 TRITON36 := .venv/triton-3.6
 SCHEMATHESIS := .venv/schemathesis
 ROUTERS := .venv/routers
+RAY := .venv/ray
 
 .DEFAULT_GOAL := help
 .PHONY: help setup hashes demo test long lock nightly test-triton36 test-openapi lint types imports size check bench gpu proof book \
-  serve mutants lab-mutants clean
+  ray serve mutants lab-mutants clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,7 +83,7 @@ lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/
 	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
 	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
 
-nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis $(ROUTERS)/bin/smg ## everything at full length (20 minutes)
+nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis $(ROUTERS)/bin/smg $(RAY)/ray ## everything at full length (20 minutes)
 	@.ci/nightly
 
 $(TRITON36)/numpy: | $(STAMP)
@@ -103,6 +104,12 @@ $(ROUTERS)/bin/smg: | $(STAMP)
 ROUTER := vllm-router
 cluster: $(STAMP) $(ROUTERS)/bin/smg ## two servers behind a router: make cluster ROUTER=vllm-router, or ROUTER=smg
 	@PATH=$(CURDIR)/$(ROUTERS)/bin:$$PATH $(CURDIR)/$(BIN)/python examples/routers.py $(ROUTER)
+
+$(RAY)/ray: | $(STAMP)
+	@$(PIP) -c constraints.txt --target $(RAY) 'ray[serve]==2.60.0'
+
+ray: $(STAMP) $(RAY)/ray ## two replicas behind Ray Serve (Linux)
+	@PYTHONPATH=$(CURDIR)/$(RAY):$(CURDIR) $(BIN)/python examples/ray_serve/here.py
 
 test-openapi: $(STAMP) $(SCHEMATHESIS)/bin/schemathesis ## the server against its own document, by schemathesis
 	@$(BIN)/pytest -q -s -m nightly mini_vllm/serving/test_openapi.py

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import SHARE, InvalidParameterError, Params, Rule, integer, is_number, one_of
+from mini_vllm.errors import SHARE, Params, Rule, integer, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
@@ -47,7 +47,9 @@ RULES: Mapping[str, Rule] = {
     "preemption_mode": one_of(PREEMPTION_MODES),
     "structured_outputs_backend": one_of(BACKENDS),
     "speculative": one_of((None, *SPECULATIVE)),
-    "cudagraph_mode": one_of("none piecewise full full_decode_only full_and_piecewise".split()),
+    "cudagraph_mode": one_of(
+        (None, *"none piecewise full full_decode_only full_and_piecewise".split())
+    ),
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
     "reasoning_parser": one_of(REASONING_PARSERS),
     "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
@@ -55,12 +57,18 @@ RULES: Mapping[str, Rule] = {
     "kv_cache_memory_bytes": integer(1, (1 << 63) - 1).or_none(),
     "max_model_len": integer(1, MOST).or_none(),
     "num_cpu_blocks": integer(0, MOST).or_none(),
-    "block_size": integer(1, MOST),
-    "max_num_seqs": integer(1, MOST),
-    "max_num_batched_tokens": integer(1, MOST),
+    **dict.fromkeys(
+        (
+            "block_size",
+            "tensor_parallel_size",
+            "max_num_seqs",
+            "max_num_batched_tokens",
+            "num_speculative_tokens",
+            "prompt_lookup_min",
+        ),
+        integer(1, MOST),
+    ),
     "long_prefill_token_threshold": integer(0, MOST),
-    "num_speculative_tokens": integer(1, MOST),
-    "prompt_lookup_min": integer(1, MOST),
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": SHARE,
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
@@ -84,6 +92,8 @@ class EngineConfig(Params):
     """ "tiny" (bundled), a folder (a Path will do), or a hub name."""
     device: str = "auto"
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
+    tensor_parallel_size: int = 1
+    """Processes, of which each holds a part of every layer."""
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
     quantization: str | None = None
@@ -144,12 +154,15 @@ class EngineConfig(Params):
     """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
-    async_scheduling: bool = False
-    """Decide a step while the one before it computes, as vLLM does."""
-    cudagraph_mode: str = "none"
+    async_scheduling: bool | None = None
+    """Decide a step while the one before it computes, as vLLM does; None: on a GPU, where it can
+    be.
+    """
+    cudagraph_mode: str | None = None
     """Which steps are recorded once and replayed: "full_decode_only" those of decodes alone,
     "piecewise" all but their attention, "full_and_piecewise" both; "full" every step whole, where
-    the back end can. On a CPU a list of closures stands in for the graph.
+    the back end can. On a CPU a list of closures stands in for the graph. None:
+    "full_and_piecewise" on a GPU, "none" on a CPU.
     """
     speculative: str | None = None
     """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
@@ -165,6 +178,10 @@ class EngineConfig(Params):
     """
     draft_model: str | None = None
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
+    enforce_eager: bool = True
+    """Run the model operator by operator; False compiles what lies between attentions when the
+    engine starts.
+    """
     batch_invariant: bool = False
     """Give a request the same bits whatever else is in its batch."""
     attention_backend: str = "auto"
@@ -191,9 +208,10 @@ class EngineConfig(Params):
             object.__setattr__(self, "model", os.fspath(self.model))
         self.check(RULES)
         for field in fields(self):
-            if isinstance(field.default, bool):
+            if field.type in (bool, bool | None):
+                value = getattr(self, field.name)
                 self.require(
-                    field.name, isinstance(getattr(self, field.name), bool), "True or False"
+                    field.name, isinstance(value, bool) or value is field.default, "True or False"
                 )
         self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
@@ -206,8 +224,9 @@ class EngineConfig(Params):
         )
         cost = self.preemption_cost
         PreemptionCost(**(cost or {}))
-        object.__setattr__(self, "preemption_cost", None if cost is None else dict(cost))
-        if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
-            raise InvalidParameterError(
-                "EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both"
-            )
+        object.__setattr__(self, "preemption_cost", cost and dict(cost))
+        self.require(
+            "kv_cache_memory_bytes",
+            None in (self.kv_cache_memory_bytes, self.num_kv_blocks),
+            "None beside num_kv_blocks",
+        )

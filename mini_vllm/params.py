@@ -204,9 +204,13 @@ class SamplingParams(Params):
         )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
-        object.__setattr__(self, "logit_bias", as_pairs(self.logit_bias))
-        object.__setattr__(self, "structured", as_structured(self.structured))
+        self.store(
+            {
+                "stop": (self.stop,) if isinstance(self.stop, str) else self.stop,
+                "logit_bias": as_pairs(self.logit_bias),
+                "structured": as_structured(self.structured),
+            }
+        )
         self.normalise()
         self.check(RULES)
         self.require(

@@ -380,6 +380,7 @@ def test_a_submission_that_brings_a_grader_is_graded_by_this_one(tmp_path: Path)
     assert project() == before
 
 
+@pytest.mark.slow
 def test_a_test_that_kills_the_process_costs_itself_alone(tmp_path: Path) -> None:
     """The other tests run in another process, with what they would have said."""
     file = tmp_path / "mine.py"

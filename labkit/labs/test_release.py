@@ -30,6 +30,7 @@ def release(folder: Path, version: int) -> None:
     git(folder, "commit", "-qm", f"release {version}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("committed", [False, True], ids=["in the working tree", "committed in a fork"])
 def test_pulling_a_release_over_a_half_done_lab(tmp_path: Path, committed: bool) -> None:
     upstream, learner = tmp_path / "upstream", tmp_path / "learner"

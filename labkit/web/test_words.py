@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from labkit.labs import source
 from labkit.labs.catalog import ROOT, find_lab
 
@@ -28,6 +30,7 @@ def said_of(texts: list[tuple[str, str]]) -> list[list[str]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
+@pytest.mark.slow
 def test_a_page_speaks_of_the_page() -> None:
     stub = source.render_stub(find_lab("03.1"))
     raises = stub.replace('todo("03.1")', "oops()")

@@ -64,6 +64,11 @@ class Limits:
         min=1,
     )
     shutdown_timeout: float = option(30, "Seconds for what is in flight at the end.", min=0)
+    data_parallel_size: int = option(
+        1,
+        "Engines, each with the whole model; a request goes where its prefix is.",
+        min=1,
+    )
 
 
 def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
@@ -72,6 +77,7 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
     from mini_vllm.serving.app import Server
     from mini_vllm.serving.async_engine import AsyncEngine
     from mini_vllm.serving.options import ServerOptions
+    from mini_vllm.serving.replicas.client import clients_of
     from mini_vllm.serving.run import run
 
     host = access.host
@@ -97,6 +103,7 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
         max_queue=limits.max_queue,
         engine_timeout=limits.engine_timeout,
         metrics_name=name,
+        make_client=clients_of(limits.data_parallel_size),
     )
     server = Server(engine, options)
 

@@ -24,18 +24,15 @@ from mini_vllm.load.workload import (
 from mini_vllm.observe.files import make_folder, printable, write_file
 from mini_vllm.simulator import fleet
 from mini_vllm.simulator.calibration import BUNDLED, engine_config, load_calibration
-from mini_vllm.simulator.fleet import (
-    BALANCE_ABS_THRESHOLD,
-    BALANCE_REL_THRESHOLD,
-    CACHE_THRESHOLD,
-    ROUTINGS,
-    Simulation,
-    policy_configs,
-    policy_names,
-)
+from mini_vllm.simulator.fleet import ROUTINGS, Simulation, policy_configs, policy_names
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch, RequestRecord
 from mini_vllm.simulator.plots import plot_load, plot_timelines
 from mini_vllm.simulator.report import lines_of, table_of, told
+from mini_vllm.simulator.routing import (
+    BALANCE_ABS_THRESHOLD,
+    BALANCE_REL_THRESHOLD,
+    CACHE_THRESHOLD,
+)
 from mini_vllm.simulator.step_time import StepTimeModel
 
 MAX_REQUESTS = 10_000_000

@@ -89,7 +89,7 @@ def test_options_reach_the_simulator(mooncake: Path) -> None:
             *FEW_BLOCKS,
             *options,
         )
-        return dict(json.loads(run(*command).output)["reports"]["v1"])
+        return dict(json.loads(run(*command).stdout)["reports"]["v1"])
 
     plain = report()
     assert report("--no-prefix-caching")["prefix_hits"] == 0
@@ -129,7 +129,7 @@ def test_drafts_pay_while_there_are_few_requests_and_lose_under_load() -> None:
             "llama-3.1-8b-h100",
             *FEW_BLOCKS,
         )
-        found = json.loads(run(*command, *options).output)
+        found = json.loads(run(*command, *options).stdout)
         assert found["about"]["engine"]["acceptance"] == 0.6
         plain, drafting = found["reports"]["v1"], found["reports"]["v1+drafts"]
         gains.append(plain["e2e"]["p50"] / drafting["e2e"]["p50"])
@@ -163,7 +163,7 @@ def test_it_says_what_was_simulated(azure: Path) -> None:
             "--json",
             "--scheduler",
             "v1",
-        ).output
+        ).stdout
     )["about"]
     assert (about["arrivals"]["seed"], about["steps"]["kind"], about["quantile_error"]) == (
         4,
@@ -185,7 +185,7 @@ def test_a_line_for_every_request(azure: Path, tmp_path: Path) -> None:
         "--json",
         *FEW_BLOCKS,
     )
-    reports = json.loads(run(*command).output)["reports"]
+    reports = json.loads(run(*command).stdout)["reports"]
     lines = [json.loads(line) for line in out.read_text().splitlines()]
     for policy, report in reports.items():
         own = [line for line in lines if line["scheduler"] == policy]

@@ -16,8 +16,10 @@ from transformers import PreTrainedTokenizerFast
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import ChatTemplateError, InvalidParameterError
+from mini_vllm.frontend import chat_template
 from mini_vllm.frontend import input_processor as module
 from mini_vllm.frontend.input_processor import InputProcessor, ModelLimits
+from mini_vllm.structured.sandbox.child_process import ProcessPool
 
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}"
@@ -96,6 +98,7 @@ def reader_of() -> Iterator[ReaderOf]:
         is_on: bool = True,
     ) -> InputProcessor:
         with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(chat_template, "ProcessPool", lambda make: processes)
             if tokenizer is not None:
                 options = {"bos_token": "<s>", "eos_token": "<|im_end|>"}
                 found = PreTrainedTokenizerFast(tokenizer_object=tokenizer(), **options)
@@ -106,6 +109,11 @@ def reader_of() -> Iterator[ReaderOf]:
         return made[-1]
 
     made: list[InputProcessor] = []
+    processes = ProcessPool(
+        lambda: chat_template.TemplateProcess(
+            chat_template.MAX_SECONDS, chat_template.MAX_MEMORY_BYTES
+        )
+    )
     yield make
     for reader in made:
         reader._chat_templates.close()

@@ -74,16 +74,16 @@ class Stream:
 class AsyncEngine:
     """The front of an engine. Wait for start() before any request; close() ends what runs.
 
-    in_process: run the engine in a thread and not in a process. max_queue: choices that may wait
-    for their first token. engine_timeout: seconds without a word of the engine, after which it
-    counts as standing still. metrics_name: the model's name in the metrics.
+    make_client: ThreadClient runs the engine in a thread and not in a process. max_queue: choices
+    that may wait for their first token. engine_timeout: seconds without a word of the engine, after
+    which it counts as standing still. metrics_name: the model's name in the metrics.
     """
 
     def __init__(
         self,
         config: EngineConfig,
         *,
-        in_process: bool = False,
+        make_client: Callable[..., EngineClient] = ProcessClient,
         max_queue: int = 1024,
         engine_timeout: float = 60,
         metrics_name: str | None = None,
@@ -103,9 +103,7 @@ class AsyncEngine:
         self.metrics = ServerMetrics(metrics_name or config.model, drafts)
         self.listeners: list[Callable[[StepDone, list[RequestOutput]], None]] = []
         self.last: StepDone | None = None  # how the engine stood when it spoke last
-        self._client_cls: type[ThreadClient] | type[ProcessClient] = (
-            ThreadClient if in_process else ProcessClient
-        )
+        self._make_client = make_client
         self._client: EngineClient | None = None
         self.admission = Admission(max_queue, clock)
         self._streams: dict[str, Stream] = {}
@@ -114,10 +112,10 @@ class AsyncEngine:
         """Load the model. Raises EngineDeadError with the reason if it cannot be loaded."""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
-        self._client = self._client_cls(
+        self._client = self._make_client(
             self.config, self._in_loop(self._on_event), self._in_loop(self._on_death)
         )
-        if self._client_cls is ThreadClient:
+        if isinstance(self._client, ThreadClient):
             # two threads must not import the same library at once
             await asyncio.wait([self._ready])
         reading = asyncio.to_thread(make_input_processor, self.config)
@@ -128,10 +126,8 @@ class AsyncEngine:
             raise EngineDeadError(f"the tokenizer cannot be loaded: {processor}") from processor
         self.facts = ready.facts
         self.input_processor = processor
-        processor.limits = processor.limits._replace(
-            vocab_size=ready.vocab_size,
-            max_model_len=ready.max_model_len,
-            num_slots=ready.num_slots,
+        processor.limits = type(processor.limits)(
+            ready.vocab_size, ready.max_model_len, ready.num_slots
         )
         self._front = Front(processor, self.config.seed, self.clock)
         self.output_processor = self._front.output_processor
@@ -175,7 +171,7 @@ class AsyncEngine:
     async def close(self, timeout: float = 10) -> None:
         """Stop the engine; requests in flight get an error."""
         self.admission.close()
-        if self._client is not None:
+        if self._client:
             await asyncio.to_thread(self._client.close, timeout)
 
     # --- requests ---------------------------------------------------------------------------------
@@ -220,12 +216,11 @@ class AsyncEngine:
         """
         if self.why_unable is not None:
             raise EngineDeadError(self.why_unable)
-        assert self._client is not None
         tenant = self.check_queue(params.n, options.get("cache_salt"))
         admit = partial(self.admission.admit, request_id, tenant)
         requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
-        self._client.send(Add.of(requests))
+        self._send(Add.of(requests))
         self.metrics.started(requests, request_id)
         return [request.request_id for request in requests]
 
@@ -249,8 +244,8 @@ class AsyncEngine:
         if stream is not None and (child_ids := self.output_processor.abort(request_id)):
             self._send(Finish(child_ids, "abort"))
 
-    def _send(self, command: Finish) -> None:
-        if self._client is not None and not self.is_dead:
+    def _send(self, command: Add | Finish) -> None:
+        if self._client and not self.is_dead:
             self._client.send(command)
 
     def abort_all(self) -> None:
@@ -273,7 +268,8 @@ class AsyncEngine:
         return call
 
     def _on_event(self, event: Event) -> None:
-        self._silence = 0.0
+        if self._client and self._client.has_heard_all:
+            self._silence = 0.0
         if isinstance(event, Ready):
             if not self._ready.done():  # nobody waits any more
                 self._ready.set_result(event)

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.observe.server_log import ThroughputLog
 from mini_vllm.serving.app import Server
 from mini_vllm.serving.async_engine import AsyncEngine
 from mini_vllm.serving.connections import Connections
@@ -28,10 +29,12 @@ class LiveServer:
         self, config: dict[str, Any], options: dict[str, Any], server_options: dict[str, Any]
     ) -> None:
         self.engine = AsyncEngine(
-            EngineConfig("tiny", device="cpu", **config), in_process=True, **options
+            EngineConfig("tiny", device="cpu", **config),
+            **{"make_client": ThreadClient, **options},
         )
         self.server = Server(
-            self.engine, ServerOptions(**{"served_model_name": "tiny", **server_options})
+            self.engine,
+            ServerOptions(**{"served_model_name": "tiny", "access_log": False, **server_options}),
         )
         self.connections = Connections(lambda: self.now)
         self._web = uvicorn.Server(web_config(self.server, self.connections))
@@ -105,6 +108,14 @@ class LiveServer:
         self._web.should_exit = True
         self._thread.join(60)
         assert not self._thread.is_alive(), "the server has not ended"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def silent() -> Iterator[None]:
+    """A line of a server would stand in what a test of the command line reads beside it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ThroughputLog, "INTERVAL", 1e6)
+        yield
 
 
 @pytest.fixture

@@ -31,8 +31,13 @@ class EngineClient(Protocol):
     def close(self, timeout: float) -> None:
         """Stop the engine, and wait for its end; after `timeout` seconds it is killed."""
 
+    @property
+    def has_heard_all(self) -> bool:
+        """No engine has still to say how it stands."""
+        return True
 
-class ThreadClient:
+
+class ThreadClient(EngineClient):
     """The loop in a thread of this process."""
 
     def __init__(
@@ -70,7 +75,7 @@ class ThreadClient:
         self._thread.join(timeout)
 
 
-class ProcessClient:
+class ProcessClient(EngineClient):
     """The loop in a process of its own, over two pipes of one direction each.
 
     A thread writes, so that a full pipe holds up no event loop; another one reads, and tells when

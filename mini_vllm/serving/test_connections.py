@@ -4,9 +4,8 @@ import gc
 import json
 import socket
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import ExitStack
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from urllib.request import urlopen
 
 import pytest
@@ -15,6 +14,7 @@ from mini_vllm.serving.conftest import LiveServer
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 MEBIBYTE = 1 << 20
+LIMITS = "max_connections", "max_body_bytes", "max_unread_bytes"
 
 
 class Clients:
@@ -46,9 +46,25 @@ class Clients:
         self.server.in_loop(sweep)
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LiveServer]:
+    server = LiveServer({"num_kv_blocks": 200}, {}, {})
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def clients(serve: Any) -> Iterator[Clients]:
-    server: LiveServer = serve()
+def clients(shared: LiveServer) -> Iterator[Clients]:
+    """Of a server with its own limits, whose clock begins at 0."""
+    shared.now = 0.0
+    with pytest.MonkeyPatch.context() as patch:
+        for name in LIMITS:
+            patch.setattr(shared.connections, name, getattr(shared.connections, name))
+        yield from clients_of(shared)
+
+
+def clients_of(server: LiveServer) -> Iterator[Clients]:
+    """Its clients, which are all gone at the end."""
     with ExitStack() as stack:
         yield Clients(server, stack)
     server.until(lambda: not server._web.server_state.connections, "no connection is left")
@@ -239,7 +255,13 @@ def test_answers_that_are_not_read_hold_bounded_memory(clients: Clients) -> None
     assert is_served(server)
 
 
-def test_an_unfinished_body_holds_up_no_end(clients: Clients) -> None:
+def test_an_unfinished_body_holds_up_no_end(serve: Callable[..., LiveServer]) -> None:
+    server = serve()
+    with contextmanager(clients_of)(server) as clients:
+        ends_without_its_body(clients)
+
+
+def ends_without_its_body(clients: Clients) -> None:
     server = clients.server
     client = clients.send(HEAD % 100 + b"{")
     server.until(lambda: server.server.num_in_flight == 1, "it is in flight")

@@ -5,6 +5,7 @@ import logging
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -37,6 +38,14 @@ def lines(server: LiveServer, caplog: pytest.LogCaptureFixture) -> list[dict[str
     """The lines of answers; a line is written when its answer is over."""
     server.until(lambda: not server.server.num_in_flight, "no request is in flight")
     return [found.groupdict() for found in map(LINE.fullmatch, caplog.messages) if found]
+
+
+@pytest.fixture(scope="module")
+def live() -> Iterator[LiveServer]:
+    server = LiveServer({"num_kv_blocks": 200}, {}, {"access_log": True})
+    yield server
+    server.assert_idle()
+    server.stop()
 
 
 @pytest.fixture

@@ -3,29 +3,9 @@
 round_robin    in turn
 least_loaded   to the replica with the fewest live tokens (prompts and outputs of its unfinished
                requests)
-prefix_aware   to the replica whose cache holds the longest prefix of the prompt, if that is more
-               than CACHE_THRESHOLD of it and the loads are balanced; else to the least loaded one
+prefix_aware   to the replica whose cache holds most of the prompt, see routing.py
 
-The loads are out of balance when the busiest replica has more than BALANCE_ABS_THRESHOLD requests
-more than the idlest one, and more than BALANCE_REL_THRESHOLD times as many. Without the threshold
-on the prefix, a hit of one block would beat an empty replica, and replicas that have served no
-request yet would stay empty.
-
-A light load is never 64 requests out of balance. When all prompts begin with the same 8,192 tokens,
-these thresholds alone send every request of a light load to one replica. So two more rules hold
-here. A replica that has served no request yet gets the prompt if the one with its prefix is busy: a
-cache that nothing fills draws nothing. And no prompt joins a queue for the sake of its prefix while
-another replica has nothing to do.
-
-Source: the three thresholds, their defaults and the comparisons are those of the policy cache_aware
-of SGLang's Model Gateway 0.3.2, before that SGLang's router
-(sgl-model-gateway/src/policies/cache_aware.rs; its documentation, "Cache-Aware Policy Tuning"). The
-two rules for replicas with nothing to do are not from there. Two more things differ. The gateway
-guesses what is cached from what it has sent where; this router looks into the caches themselves, as
-llm-d's precise prefix-cache scorer does. And without a match, or out of balance, the gateway takes
-the fewest requests, this router the fewest live tokens. What waits is in no cache yet: of two equal
-prompts at once, neither draws the other. The router sees a replica at the end of the step that is
-under way.
+The router sees a replica at the end of the step that is under way.
 """
 
 import math
@@ -43,11 +23,10 @@ from mini_vllm.policies.registry import (
 )
 from mini_vllm.simulator.metrics import SLO, Metrics, TimelinePoint
 from mini_vllm.simulator.replica import Replica
+from mini_vllm.simulator.routing import ReplicaState, by_prefix
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
 
-CACHE_THRESHOLD = 0.3  # of the prompt
-BALANCE_ABS_THRESHOLD, BALANCE_REL_THRESHOLD = 64, 1.5  # requests; times
 MAX_BLOCKS = 5_000_000  # of all replicas; one takes about 150 bytes and 2 microseconds to make
 
 
@@ -62,23 +41,18 @@ def least_loaded(replicas: Sequence[Replica], request: SimRequest, index: int) -
 
 
 def prefix_aware(replicas: Sequence[Replica], request: SimRequest, index: int) -> Replica:
-    """The one that has cached most of the prompt, if that is enough of it and the loads are
-    balanced.
-    """
-
-    def preference(replica: Replica) -> tuple[int, int]:
-        num_cached = replica.scheduler.kv_cache_manager.get_computed_blocks(request)[1]
-        return num_cached, -replica.num_live_tokens
-
-    loads = [replica.num_requests for replica in replicas]
-    low, high = min(loads), max(loads)
-    is_balanced = high - low <= BALANCE_ABS_THRESHOLD or high <= BALANCE_REL_THRESHOLD * low
-    best = max(replicas, key=preference) if is_balanced else None
-    if best is None or preference(best)[0] <= CACHE_THRESHOLD * request.num_prompt_tokens:
-        return least_loaded(replicas, request, index)
-    if best.num_requests and (unused := [replica for replica in replicas if replica.is_unused]):
-        return unused[0]
-    return best if low or not best.scheduler.waiting else least_loaded(replicas, request, index)
+    """As routing.by_prefix() says of the caches themselves."""
+    states = [
+        ReplicaState(
+            replica.scheduler.kv_cache_manager.get_computed_blocks(request)[1],
+            replica.num_requests,
+            replica.num_live_tokens,
+            bool(replica.scheduler.waiting),
+            replica.is_unused,
+        )
+        for replica in replicas
+    ]
+    return replicas[by_prefix(states, request.num_prompt_tokens)]
 
 
 ROUTINGS: dict[str, Callable[[Sequence[Replica], SimRequest, int], Replica]] = {

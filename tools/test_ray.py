@@ -1,0 +1,122 @@
+"""Ray Serve in front of two replicas: examples/ray_serve, asked as clients ask."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("starlette", reason="the server is the extra 'serve'")
+
+from examples.routers import free_ports
+from tools.test_routers import CHAT, GROUPS, TEXT, chat, deltas, num_cached, post, prefix
+
+ROOT = Path(__file__).resolve().parent.parent
+RAY = ROOT / ".venv" / "ray"
+pytestmark = [
+    pytest.mark.nightly,
+    pytest.mark.skipif(not RAY.exists(), reason="`make nightly` installs Ray"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[int, int]]:
+    """The port, and the process that has started all other ones."""
+    (port,) = free_ports(1)
+    command = [sys.executable, "examples/ray_serve/here.py", "--port", str(port)]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(RAY), str(ROOT)])}
+    with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any("Ask them" in line for line in process.stdout), "it has not started"
+        yield port, process.pid
+        process.send_signal(signal.SIGINT)
+        process.stdout.read()
+
+
+@pytest.fixture(scope="module")
+def port(cluster: tuple[int, int]) -> int:
+    return cluster[0]
+
+
+@pytest.fixture(scope="module")
+def url(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"not so: {what}")
+
+
+def test_answers_are_those_of_a_server(url: str) -> None:
+    status, whole = post(url + CHAT, chat("What is a KV block?"))
+    assert status == 200
+    status, stream = post(url + CHAT, chat("What is a KV block?", stream=True))
+    assert stream.rstrip().endswith("data: [DONE]")
+    assert deltas(stream) == json.loads(whole)["choices"][0]["message"]["content"]
+    for body in ({"max_tokens": -1}, {"prompt": 5}, {"nothing": 1}):
+        assert post(url + TEXT, {"model": "tiny", **body})[0] == 400
+    assert post(url + "/v1/nowhere", {})[0] == 404
+
+
+def test_a_prefix_stays_with_one_replica(url: str) -> None:
+    found = []
+    for turn in range(6):
+        for group in range(GROUPS):
+            status, text = post(url + CHAT, chat(prefix(group) + f"Turn {turn}."))
+            assert status == 200, text
+            found.append(num_cached(text))
+    assert [num >= 64 for num in found] == [False] * GROUPS + [True] * 5 * GROUPS, found
+
+
+def num_running(port: int) -> int:
+    """In the replicas that answer; each call may go to another one."""
+    found = 0
+    for _ in range(8):
+        connection = HTTPConnection("127.0.0.1", port, timeout=60)
+        connection.request("GET", "/metrics")
+        text = connection.getresponse().read().decode()
+        found += sum(map(float, re.findall(r"^vllm:num_requests_running\{.*\} (\S+)$", text, re.MULTILINE)))
+    return int(found)
+
+
+def test_a_client_that_leaves_ends_its_request(port: int) -> None:
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    body = {"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True, "n": 16}
+    connection.request("POST", TEXT, json.dumps({"model": "tiny", **body}), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.read(10)
+    until(lambda: num_running(port) > 0, "it runs")
+    answer.close()
+    connection.close()
+    until(lambda: num_running(port) == 0, "it has ended")
+
+
+def children(pid: int, name: str) -> list[int]:
+    """Processes of this name that a process has started."""
+    found = subprocess.run(["pgrep", "-P", str(pid), "-f", name], capture_output=True, text=True)
+    return [int(each) for each in found.stdout.split()]
+
+
+def test_a_replica_that_is_killed_is_replaced(url: str, cluster: tuple[int, int]) -> None:
+    (raylet,) = children(cluster[1], "/raylet ")
+    replicas = children(raylet, "ray::ServeReplica:mini_vllm:Engine")
+    assert len(replicas) == 2
+    os.kill(replicas[0], signal.SIGKILL)
+    answers = [post(url + CHAT, chat(prefix(turn % GROUPS) + "And now?"))[0] for turn in range(16)]
+    assert answers[4:] == [200] * 12, "Ray loses what it sends before it has noticed"
+    until(
+        lambda: len(children(raylet, "ray::ServeReplica:mini_vllm:Engine")) == 2,
+        "another one has taken its place",
+    )
