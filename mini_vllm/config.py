@@ -37,8 +37,13 @@ def has_names(value: object) -> bool:
     return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
+NAME = Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder")
+BYTES = "kv_cache_memory_bytes kv_offload_bytes kv_offload_disk_bytes".split()
+COUNTS = (
+    "block_size max_num_seqs max_num_batched_tokens num_speculative_tokens prompt_lookup_min"
+).split()
 RULES: Mapping[str, Rule] = {
-    "model": Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder"),
+    "model": NAME,
     "device": Rule(is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'"),
     "dtype": one_of(DTYPES),
     "quantization": one_of(QUANTIZATIONS),
@@ -52,15 +57,12 @@ RULES: Mapping[str, Rule] = {
     "reasoning_parser": one_of(REASONING_PARSERS),
     "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
     "num_kv_blocks": integer(2, MOST).or_none(),
-    "kv_cache_memory_bytes": integer(1, (1 << 63) - 1).or_none(),
+    **dict.fromkeys(BYTES, integer(1, (1 << 63) - 1).or_none()),
+    "kv_offload_path": NAME.or_none(),
     "max_model_len": integer(1, MOST).or_none(),
     "num_cpu_blocks": integer(0, MOST).or_none(),
-    "block_size": integer(1, MOST),
-    "max_num_seqs": integer(1, MOST),
-    "max_num_batched_tokens": integer(1, MOST),
+    **dict.fromkeys(COUNTS, integer(1, MOST)),
     "long_prefill_token_threshold": integer(0, MOST),
-    "num_speculative_tokens": integer(1, MOST),
-    "prompt_lookup_min": integer(1, MOST),
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": SHARE,
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
@@ -70,6 +72,7 @@ RULES: Mapping[str, Rule] = {
     "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""
+NEEDED = {"kv_offload_path": "kv_offload_bytes", "kv_offload_disk_bytes": "kv_offload_path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,12 @@ class EngineConfig(Params):
     """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
+    kv_offload_bytes: int | None = None
+    """Bytes of main memory in which the prefix cache goes on; None: it ends with the device."""
+    kv_offload_path: str | None = None
+    """A folder in which it goes on behind main memory, and outlives the process."""
+    kv_offload_disk_bytes: int | None = None
+    """Most bytes of blocks in that folder; None: half of what is left there at the start."""
     async_scheduling: bool = False
     """Decide a step while the one before it computes, as vLLM does."""
     cudagraph_mode: str = "none"
@@ -195,6 +204,9 @@ class EngineConfig(Params):
                 self.require(
                     field.name, isinstance(getattr(self, field.name), bool), "True or False"
                 )
+        for name, owner in NEEDED.items():
+            given = getattr(self, name) is None or getattr(self, owner) is not None
+            self.require(name, given, f"None without {owner}")
         self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
         if needs_model and self.draft_model is None and self.model == "tiny":

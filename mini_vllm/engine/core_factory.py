@@ -23,6 +23,7 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
+from mini_vllm.offload.tiers.manager import attach_gate, tiered
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -84,11 +85,7 @@ class CoreFactory:
             raise InvalidParameterError(
                 f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
             )
-        executor_cls = executor_cls or default_executor_cls(config)
-        if config.cudagraph_mode != "none":
-            from mini_vllm.worker.graphs.runner import with_graphs
-
-            executor_cls = with_graphs(executor_cls)
+        executor_cls = with_features(executor_cls or default_executor_cls(config), config)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))
@@ -101,6 +98,8 @@ class CoreFactory:
             plan, layer_groups=manager_cls.layer_groups(info.kv_specs)
         )
         executor.allocate(plan)
+        if config.kv_offload_bytes is not None:
+            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
         self._core_cls = core_cls
@@ -132,6 +131,7 @@ class CoreFactory:
         ):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
         scheduler.attach(EngineGate(self.grammars, self.vocabulary))
+        attach_gate(scheduler)
         core = self._core_cls(scheduler, self.executor)
         if not self._is_first:
             core.runner_view.reset()  # the runner has what there was before
@@ -180,3 +180,16 @@ def default_executor_cls(config: EngineConfig) -> type[Executor]:
     from mini_vllm.worker.local_executor import LocalExecutor
 
     return LocalExecutor
+
+
+def with_features(executor_cls: type[Executor], config: EngineConfig) -> type[Executor]:
+    """The executor with recorded forwards and with tiers, if they are asked for."""
+    if config.cudagraph_mode != "none":
+        from mini_vllm.worker.graphs.runner import with_graphs
+
+        executor_cls = with_graphs(executor_cls)
+    if config.kv_offload_bytes is not None:
+        from mini_vllm.worker.tiers.executor import with_tiers
+
+        executor_cls = with_tiers(executor_cls, config)
+    return executor_cls
