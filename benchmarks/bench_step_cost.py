@@ -171,7 +171,8 @@ def watch_of(engine: Any) -> Stopwatch:
     watch.wrap(runner.attention_backend, "attend", "attention")
     watch.wrap(model, "compute_logits", "linear layers")
     watch.wrap(model, "forward", "rest of the model")
-    watch.wrap(runner.sampler, "sample_each", "sampler")
+    watch.wrap(runner.sampler, "launch", "sampler")
+    watch.wrap(runner.sampler, "collect", "sampler")
     watch.wrap(runner, "execute", "packing, planning")
     watch.wrap(engine, "step", "scheduler, outputs")
     return watch

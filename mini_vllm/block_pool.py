@@ -140,12 +140,6 @@ class BlockPool:
     def num_cached_hashes(self) -> int:
         return len(self._cached)
 
-    def hold_null_block(self) -> None:
-        """Let the null block stand in block tables, where a layer needs no K and V: the pool holds
-        it too, for good.
-        """
-        self.null_block.ref_cnt = max(self.null_block.ref_cnt, 1)
-
     def get_cached_block(self, block_hash: Hashable) -> KVCacheBlock | None:
         same = self._cached.get(block_hash)
         return next(iter(same.values())) if same else None
@@ -228,28 +222,3 @@ class BlockPool:
         assert named == hashed, (
             f"{named ^ hashed} are names without a block, or blocks without a name"
         )
-
-
-class BlockPoolOfGroup(BlockPool):
-    """A pool as one of several groups of layers sees it: the same blocks and the same queue, but
-    names of its own.
-
-    Equal tokens have other K and V in other layers, so a group finds only what it has published
-    itself. Source: make_block_hash_with_group_id in vllm/v1/core/kv_cache_utils.py.
-    """
-
-    def __init__(self, pool: BlockPool, group: int) -> None:
-        self.blocks = pool.blocks
-        self.free_queue = pool.free_queue
-        self.null_block = pool.null_block
-        self._cached = pool._cached
-        self.group = group
-
-    def get_cached_block(self, block_hash: Hashable) -> KVCacheBlock | None:
-        return super().get_cached_block((self.group, block_hash))
-
-    def cache_block(self, block: KVCacheBlock, block_hash: Hashable) -> None:
-        super().cache_block(block, (self.group, block_hash))
-
-    def uncache_hash(self, block_hash: Hashable) -> None:
-        super().uncache_hash((self.group, block_hash))

@@ -10,18 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import SHARE, InvalidParameterError, Params, Rule, integer, is_number, one_of
+from mini_vllm.errors import SHARE, Params, Rule, integer, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
 from mini_vllm.structured import BACKENDS
 
-QUANTIZATIONS = (None, "int8")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 TOOL_CALL_PARSERS = tuple(
     "auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split()
 )
-REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
@@ -38,30 +35,35 @@ def has_names(value: object) -> bool:
 
 
 NAME = Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder")
-BYTES = "kv_cache_memory_bytes kv_offload_bytes kv_offload_disk_bytes".split()
-COUNTS = (
-    "block_size max_num_seqs max_num_batched_tokens num_speculative_tokens prompt_lookup_min"
-).split()
 RULES: Mapping[str, Rule] = {
     "model": NAME,
     "device": Rule(is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'"),
-    "dtype": one_of(DTYPES),
-    "quantization": one_of(QUANTIZATIONS),
+    "dtype": one_of(("auto", "float32", "bfloat16", "float16")),
+    "quantization": one_of((None, "int8")),
     "hash_function": one_of(tuple(HASH_FUNCTIONS)),
     "scheduler": one_of(tuple(SCHEDULERS)),
     "preemption_mode": one_of(PREEMPTION_MODES),
     "structured_outputs_backend": one_of(BACKENDS),
     "speculative": one_of((None, *SPECULATIVE)),
-    "cudagraph_mode": one_of("none piecewise full full_decode_only full_and_piecewise".split()),
+    "cudagraph_mode": one_of(
+        (None, *"none piecewise full full_decode_only full_and_piecewise".split())
+    ),
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
-    "reasoning_parser": one_of(REASONING_PARSERS),
-    "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
+    "reasoning_parser": one_of(("auto", "think", "none")),
+    "attention_backend": NAME,
     "num_kv_blocks": integer(2, MOST).or_none(),
-    **dict.fromkeys(BYTES, integer(1, (1 << 63) - 1).or_none()),
+    **dict.fromkeys(
+        "kv_cache_memory_bytes kv_offload_bytes kv_offload_disk_bytes".split(),
+        integer(1, (1 << 63) - 1).or_none(),
+    ),
     "kv_offload_path": NAME.or_none(),
     "max_model_len": integer(1, MOST).or_none(),
     "num_cpu_blocks": integer(0, MOST).or_none(),
-    **dict.fromkeys(COUNTS, integer(1, MOST)),
+    **dict.fromkeys(
+        "block_size tensor_parallel_size max_num_seqs max_num_batched_tokens "
+        "num_speculative_tokens prompt_lookup_min".split(),
+        integer(1, MOST),
+    ),
     "long_prefill_token_threshold": integer(0, MOST),
     "prompt_lookup_match": one_of(MATCHES),
     "gpu_memory_utilization": SHARE,
@@ -72,7 +74,6 @@ RULES: Mapping[str, Rule] = {
     "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""
-NEEDED = {"kv_offload_path": "kv_offload_bytes", "kv_offload_disk_bytes": "kv_offload_path"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +88,8 @@ class EngineConfig(Params):
     """ "tiny" (bundled), a folder (a Path will do), or a hub name."""
     device: str = "auto"
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
+    tensor_parallel_size: int = 1
+    """Processes, of which each holds a part of every layer."""
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
     quantization: str | None = None
@@ -153,12 +156,15 @@ class EngineConfig(Params):
     """A folder in which it goes on behind main memory, and outlives the process."""
     kv_offload_disk_bytes: int | None = None
     """Most bytes of blocks in that folder; None: half of what is left there at the start."""
-    async_scheduling: bool = False
-    """Decide a step while the one before it computes, as vLLM does."""
-    cudagraph_mode: str = "none"
+    async_scheduling: bool | None = None
+    """Decide a step while the one before it computes, as vLLM does; None: on a GPU, where it can
+    be.
+    """
+    cudagraph_mode: str | None = None
     """Which steps are recorded once and replayed: "full_decode_only" those of decodes alone,
     "piecewise" all but their attention, "full_and_piecewise" both; "full" every step whole, where
-    the back end can. On a CPU a list of closures stands in for the graph.
+    the back end can. On a CPU a list of closures stands in for the graph. None:
+    "full_and_piecewise" on a GPU, "none" on a CPU.
     """
     speculative: str | None = None
     """Where drafts come from: "ngram", "suffix" or "draft_model"; None: there are none."""
@@ -174,6 +180,10 @@ class EngineConfig(Params):
     """
     draft_model: str | None = None
     """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
+    enforce_eager: bool = True
+    """Run the model operator by operator; False compiles what lies between attentions when the
+    engine starts.
+    """
     batch_invariant: bool = False
     """Give a request the same bits whatever else is in its batch."""
     attention_backend: str = "auto"
@@ -200,13 +210,11 @@ class EngineConfig(Params):
             object.__setattr__(self, "model", os.fspath(self.model))
         self.check(RULES)
         for field in fields(self):
-            if isinstance(field.default, bool):
+            if field.type in (bool, bool | None):
+                value = getattr(self, field.name)
                 self.require(
-                    field.name, isinstance(getattr(self, field.name), bool), "True or False"
+                    field.name, isinstance(value, bool) or value is field.default, "True or False"
                 )
-        for name, owner in NEEDED.items():
-            given = getattr(self, name) is None or getattr(self, owner) is not None
-            self.require(name, given, f"None without {owner}")
         self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
         if needs_model and self.draft_model is None and self.model == "tiny":
@@ -218,8 +226,9 @@ class EngineConfig(Params):
         )
         cost = self.preemption_cost
         PreemptionCost(**(cost or {}))
-        object.__setattr__(self, "preemption_cost", None if cost is None else dict(cost))
-        if self.num_kv_blocks is not None and self.kv_cache_memory_bytes is not None:
-            raise InvalidParameterError(
-                "EngineConfig: set num_kv_blocks or kv_cache_memory_bytes, not both"
-            )
+        object.__setattr__(self, "preemption_cost", cost and dict(cost))
+        self.require(
+            "kv_cache_memory_bytes",
+            None in (self.kv_cache_memory_bytes, self.num_kv_blocks),
+            "None beside num_kv_blocks",
+        )

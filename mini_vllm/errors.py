@@ -163,6 +163,12 @@ class EngineDeadError(MiniVllmError, RuntimeError):
     """
 
 
+class ExecutorLostError(MiniVllmError, RuntimeError):
+    """What computed the steps is gone, as a process that was killed. A new engine has to be
+    made.
+    """
+
+
 class EngineBusyError(MiniVllmError, RuntimeError):
     """A second thread calls an engine that is at work. One thread at a time may."""
 
@@ -272,14 +278,9 @@ def plain(value: Any) -> Any:
     """
     if isinstance(value, list | tuple):
         return tuple(map(plain, value))
-    is_real = isinstance(value, Integral) or (
-        isinstance(value, Real) and not isinstance(value, Rational)
-    )
-    return (
-        (int if isinstance(value, Integral) else float)(value)
-        if is_real and not isinstance(value, bool)
-        else value
-    )
+    if isinstance(value, Integral):
+        return value if isinstance(value, bool) else int(value)
+    return float(value) if isinstance(value, Real) and not isinstance(value, Rational) else value
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:

@@ -9,11 +9,11 @@ Source: vllm/v1/core/kv_cache_manager.py, single_type_kv_cache_manager.py, kv_ca
 """
 
 from collections.abc import Hashable, Sequence
-from dataclasses import KW_ONLY, InitVar, dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.block_pool import BlockPool, BlockPoolOfGroup, KVCacheBlock
+from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError, shown
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
@@ -42,8 +42,6 @@ class KVCacheManager:
     none.
 
     num_blocks counts the null block 0, so num_blocks - 1 are usable. The fields are its options.
-    pool: several managers may share one, each for a group of layers; what one group has published
-    no other group finds.
     """
 
     num_blocks: int
@@ -52,10 +50,8 @@ class KVCacheManager:
     enable_prefix_caching: bool = True
     hash_function: str = "exact"
     """ "exact" or "sha256"."""
-    pool: InitVar[BlockPool | None] = None
-    group: InitVar[int] = 0
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+    def __post_init__(self) -> None:
         num_blocks, hash_function = self.num_blocks, self.hash_function
         if num_blocks < 2:
             raise KVCacheTooSmallError(
@@ -67,15 +63,8 @@ class KVCacheManager:
             raise InvalidParameterError(
                 f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}"
             )
-        if pool is not None and len(pool.blocks) != num_blocks:
-            raise InvalidParameterError(
-                f"num_blocks must be that of the pool, {len(pool.blocks)}, got {num_blocks}"
-            )
-        if pool is None:
-            pool = BlockPool(num_blocks)
-        else:
-            pool.hold_null_block()
-        self.block_pool = BlockPoolOfGroup(pool, group) if group else pool
+        self.block_pool = BlockPool(num_blocks)
+        self.hash_block_size = self.block_size  # tokens that one hash names
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
         # By request, how many of its blocks are published. A request whose full blocks all are is
@@ -167,9 +156,9 @@ class KVCacheManager:
             num_needed += sum(block.ref_cnt == 0 for block in computed_blocks)
         return num_needed
 
-    def num_tokens_reserved(self, request: Request) -> int:
+    def num_tokens_reserved(self, request: Request, num_tokens: int = 0) -> int:
         """For how many tokens a request must find slots that is admitted only if all of its tokens
-        fit at once.
+        fit at once; num_tokens: those behind its first step.
 
         They are fewer than it has if a manager gives blocks back while the request goes on.
         """
@@ -320,11 +309,11 @@ class KVCacheManager:
             self._num_published[request_id] = max(start, len(hashes))
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
-        """The hashes of the request's full blocks.
+        """The hashes of the request's full blocks of hash_block_size tokens.
 
         They depend on its tokens alone, so it remembers them.
         """
-        hashes, size = request.block_hashes, self.block_size
+        hashes, size = request.block_hashes, self.hash_block_size
         for i in range(len(hashes), request.num_tokens // size):
             token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
             hashes.append(

@@ -204,9 +204,13 @@ class SamplingParams(Params):
         )
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", (self.stop,) if isinstance(self.stop, str) else self.stop)
-        object.__setattr__(self, "logit_bias", as_pairs(self.logit_bias))
-        object.__setattr__(self, "structured", as_structured(self.structured))
+        self.store(
+            {
+                "stop": (self.stop,) if isinstance(self.stop, str) else self.stop,
+                "logit_bias": as_pairs(self.logit_bias),
+                "structured": as_structured(self.structured),
+            }
+        )
         self.normalise()
         self.check(RULES)
         self.require(
@@ -233,6 +237,12 @@ def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) 
 
 BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
 PENALTY = Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]")
+
+
+def is_short_text(text: object) -> bool:
+    return isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS
+
+
 LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
@@ -243,7 +253,7 @@ RULES: Mapping[str, Rule] = {
     "seed": integer(-(1 << 63), (1 << 64) - 1).or_none(),
     "n": integer(1, SamplingParams.MAX_N),
     "stop": tuple_of(
-        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        is_short_text,
         f"at most {SamplingParams.MAX_STOP} strings of 1 to {SamplingParams.MAX_STOP_CHARS} "
         "characters",
         0,
@@ -276,7 +286,7 @@ RULES: Mapping[str, Rule] = {
         math.inf,
     ),
     "bad_words": tuple_of(
-        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        is_short_text,
         f"at most {SamplingParams.MAX_BAD_WORDS} texts of 1 to {SamplingParams.MAX_STOP_CHARS} "
         "characters",
         0,

@@ -198,7 +198,7 @@ class Scheduler(SchedulerInterface):
         """
         kv = self.kv_cache_manager
         if self.reserve_full_sequence:
-            num_tokens = kv.num_tokens_reserved(request)
+            num_tokens = kv.num_tokens_reserved(request, num_tokens)
         num_spare = self.num_watermark_blocks if self.running else 0
         return (
             kv.num_blocks_needed(request, num_tokens, computed_blocks) + num_spare

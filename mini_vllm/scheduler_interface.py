@@ -49,6 +49,14 @@ class SchedulerOutput:
         return {}
 
     @property
+    def uniform_query_len(self) -> int:
+        """How many tokens each request computes, if all compute equally many; else 0: a recorded
+        forward is chosen by it. 1 is a step of decodes; with drafts it is one more than they are.
+        """
+        lengths = {*self.num_scheduled_tokens.values()}
+        return sum(lengths) if len(lengths) == 1 else 0
+
+    @property
     def total_num_scheduled_tokens(self) -> int:
         return sum(self.num_scheduled_tokens.values())
 
@@ -226,8 +234,9 @@ class SchedulerInterface(ABC):
         most_tokens = self.num_slots + 1
         self.max_model_len = most_tokens if given is None else min(given, most_tokens)
         if self.policy not in self.policies:
-            known = " or ".join(map(repr, self.policies))
-            raise InvalidParameterError(f"policy must be {known}, got {shown(self.policy)}")
+            raise InvalidParameterError(
+                f"policy must be {' or '.join(map(repr, self.policies))}, got {shown(self.policy)}"
+            )
         if self.max_num_seqs < 1 or self.max_num_batched_tokens < 1:
             raise InvalidParameterError(
                 f"limits must be at least 1, got max_num_seqs {self.max_num_seqs}, "
@@ -238,8 +247,9 @@ class SchedulerInterface(ABC):
                 "watermark must be in [0, 1), max_model_len at least 1, "
                 f"got {self.watermark}, {self.max_model_len}"
             )
-        longest = min(self.max_model_len, self.num_slots)
-        if not self.enable_chunked_prefill and self.max_num_batched_tokens < longest:
+        if not self.enable_chunked_prefill and self.max_num_batched_tokens < min(
+            self.max_model_len, self.num_slots
+        ):
             raise InvalidParameterError(
                 "without chunked prefill max_num_batched_tokens must be at least max_model_len "
                 f"{self.max_model_len}, got {self.max_num_batched_tokens}"
@@ -254,7 +264,7 @@ class SchedulerInterface(ABC):
 
     def attach(self, part: Part) -> None:
         """Ask this part, too, from now on."""
-        self.parts = (*self.parts, part)
+        self.parts += (part,)
 
     # --- requests come and go ---------------------------------------------------------------------
 
@@ -290,11 +300,12 @@ class SchedulerInterface(ABC):
         """Refuse what add_group() must not take. Changes nothing."""
         request_ids: set[str] = set()
         for each in requests:
-            if each.request_id in self._requests or each.request_id in request_ids:
-                raise DuplicateRequestError(f"request {shown(each.request_id)} is still in flight")
-            request_ids.add(each.request_id)
+            name = each.request_id
+            if name in self._requests or name in request_ids:
+                raise DuplicateRequestError(f"request {shown(name)} is still in flight")
+            request_ids.add(name)
             check_prompt_len(
-                each.request_id,
+                name,
                 each.num_prompt_tokens,
                 each.at_most(self.max_model_len),
                 self.num_slots,
@@ -312,8 +323,7 @@ class SchedulerInterface(ABC):
             raise InvalidParameterError(
                 f"reason must be one of {list(FINISH_REASONS)}, got {shown(reason)}"
             )
-        request = self._requests.pop(request_id, None)
-        if request is None:
+        if (request := self._requests.pop(request_id, None)) is None:
             return None
         (self.running if request.status is RequestStatus.RUNNING else self.waiting).remove(request)
         request.status = RequestStatus(reason)

@@ -203,6 +203,8 @@ class StepInput:
     """By request: for each of its samples which tokens it may be, bit i of byte i // 8 for token i;
     None: any token.
     """
+    uniform_query_len: int = 0
+    """As the scheduler decided it (SchedulerOutput): a recorded forward is chosen by it."""
 
     @classmethod
     def of(

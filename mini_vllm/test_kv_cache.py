@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from mini_vllm.block_hash import ExactBlockHash, sha256_block_hash
-from mini_vllm.block_pool import BlockPool
 from mini_vllm.errors import InvalidParameterError, KVCacheTooSmallError
 from mini_vllm.kv_cache import KVCacheManager, PrefixCacheStats
 from mini_vllm.observe.trace import run_trace
@@ -816,45 +815,6 @@ def test_a_request_that_leaves_takes_what_it_has_not_published_along() -> None:
     assert kv._num_published == {}
     assert compute(kv, request)
     assert cached(kv, request) == [True, True, True, False]
-
-
-def test_groups_in_one_pool_share_blocks_and_no_names() -> None:
-    pool = BlockPool(11)
-    first, second = (make_manager(pool=pool, group=group) for group in (0, 1))
-    request, again = make_request("a", range(9)), make_request("b", range(9))
-    assert compute(first, request) == [1, 2, 3]
-    assert second.get_computed_blocks(again) == ([], 0)
-    assert second.allocate_slots(again, 9) is not None
-    assert (second.get_block_ids("b"), second.num_free_blocks) == ([4, 5, 6], 4)
-    third = make_request("c", range(9))
-    assert (hit_ids(first, third), hit_ids(second, third)) == ([1, 2], [4, 5])
-    assert pool.get_cached_block(request.block_hashes[0]) is pool.blocks[1], (
-        "group 0 has the names of one manager alone"
-    )
-    assert pool.num_cached_hashes == 4
-    finish(second, again)
-    assert not second.reset_prefix_cache(), "the other group holds blocks"
-    again.num_computed_tokens = 0
-    second.withdraw(again, 8)
-    assert (hit_ids(first, third), hit_ids(second, third)) == ([1, 2], [])
-    finish(first, request)
-    assert second.reset_prefix_cache()
-    assert pool.num_cached_hashes == 0
-
-
-def test_the_null_block_of_a_shared_pool_may_stand_in_tables() -> None:
-    kv = make_manager(pool=BlockPool(11))
-    null = kv.block_pool.null_block
-    request = make_request("a", range(9))
-    assert kv.allocate_slots(request, 1, [null, null]) is not None
-    assert kv.get_block_ids("a") == [0, 0, 1]
-    finish(kv, request)
-    assert (null.ref_cnt, sorted(kv.free_block_ids())) == (1, list(range(1, 11)))
-
-
-def test_a_manager_has_as_many_blocks_as_its_pool() -> None:
-    with pytest.raises(InvalidParameterError, match="that of the pool, 7, got 11"):
-        make_manager(pool=BlockPool(7))
 
 
 def test_there_is_one_block_table_for_each_group() -> None:

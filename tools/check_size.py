@@ -27,17 +27,21 @@ MAX_HEART = 10_000
 # the heart.
 MAX_TOKENS = {
     ".": 3_850,
-    "engine": 8_500,
+    "engine": 8_700,
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,
     "worker/graphs": 6_800,
-    "worker/tiers": 1_000,
+    "worker/tiers": 1_500,
+    "worker/ranks": 2_500,
+    "parallel": 3_500,
+    "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
+    "models/hybrid": 1_490,
     "offload": 7_560,
-    "offload/tiers": 2_500,
+    "offload/tiers": 3_500,
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_300,
@@ -57,7 +61,7 @@ MAX_TOKENS = {
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}
 OTHER_LANGUAGES = {".c", ".h", ".js", ".html"}
-MAX_ENTRIES = 34  # files and folders that a reader sees in mini_vllm/
+MAX_ENTRIES = 35  # files and folders that a reader sees in mini_vllm/
 MAX_FUNCTION = 400
 LONGER = {  # functions that may have more tokens, each with its own limit
     "attention/triton_simple.py attend_row_kernel": 590,  # all that a learner writes in lab 01.5 is one function

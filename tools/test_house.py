@@ -27,6 +27,7 @@ PRIVATE = {  # by room: names, and why they are used there
         "_reorder_linear_weight": "torch has no public name for it",
         "_weight_int8pack_mm": "torch has no public name for it",
     },
+    "parallel": {"_exit": "Python's own name for ending a process at once"},
 }
 SET = {  # by room: attributes of another room's objects, and why they are set there
     "attention": {

@@ -6,7 +6,7 @@ also times the kernel in C.
 Without torch the bundled model runs in NumPy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import StringIO
 from typing import Any
 
@@ -31,6 +31,7 @@ from mini_vllm.scheduler import SchedulerInterface
 from mini_vllm.scheduler_interface import Step
 
 SECONDS = 120.0  # for the answers
+MOST_STEPS = 200  # in a row, in which no request gets a token
 SIZES: dict[str, Any] = {
     "block_size": 16,
     "num_kv_blocks": 30,
@@ -171,15 +172,28 @@ def backend_for(parts: Sequence[Part]) -> str:
     return "triton-simple" if modules & {"write_kv", "triton_simple"} else "auto"
 
 
+class NoProgressError(Exception):
+    """An engine steps on, and no request gets a token."""
+
+
 class Bookkeeper(StepListener):
-    """Counts admissions where a schedule() does not: the outline of 03.2 leaves it to 03.13."""
+    """Ends an engine that makes no progress, and counts admissions where a schedule() does not: the outline of 03.2
+    leaves it to 03.13."""
 
     def __init__(self, scheduler: SchedulerInterface) -> None:
         self.scheduler = scheduler
         self.waiting: dict[str, RequestStatus] = {}
         self.num_counted = 0
+        self.num_idle_steps = 0
 
     def before_schedule(self) -> None:
+        self.num_idle_steps += 1
+        if self.num_idle_steps > MOST_STEPS:
+            live = (*self.scheduler.running, *self.scheduler.waiting)
+            behind = [
+                f"{each.request_id} has computed {each.num_computed_tokens} of {each.num_tokens}" for each in live
+            ]
+            raise NoProgressError(f"{MOST_STEPS} steps in a row brought no token: {', '.join(behind)}")
         self.waiting = {request.request_id: request.status for request in self.scheduler.waiting}
         self.num_counted = self._count()
 
@@ -188,6 +202,12 @@ class Bookkeeper(StepListener):
         if self._count() == self.num_counted:
             for request in admitted:
                 self._record(request)
+
+    def after_update(
+        self, step: Step, sampled_token_ids: Mapping[str, Sequence[int]], finished: Iterable[Request], **_: bool
+    ) -> None:
+        if any(sampled_token_ids.values()):
+            self.num_idle_steps = 0
 
     def _count(self) -> int:
         return self.scheduler.prefix_cache_stats.requests + self.scheduler.preempted_prefix_cache_stats.requests

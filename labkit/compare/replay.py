@@ -14,10 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
+from labkit.compare.replay_groups import RecordedGroups, has_groups, with_kinds
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
+from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus
@@ -29,12 +31,12 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
-    *("free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
+    *("nulls", "free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
     *("aborted_during", "finished", "free", "cached", "computed"),
 )
-ONLY_SCHEMA_2 = frozenset(
-    {"spec", "blocked", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled", "computed"}
-)  # of these
+ONLY_SCHEMA_2 = frozenset(  # of these
+    "nulls spec blocked placeholders deferred processed spec_checked bitmask sampled computed".split()
+)
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
     "enable_prefix_caching policy max_model_len scheduler_reserve_full_isl watermark vocab_size eos_token_id "
@@ -98,14 +100,12 @@ def _missing_features(trace: Record) -> Iterator[str]:
     config, schema = trace["config"], trace.get("schema", 1)
     if schema not in (1, 2):
         yield f"a form of traces not known here (schema {schema})"
-    group = {"kind": "full", "block_size": config["block_size"]}
-    groups = config.get("groups", [group])
-    if groups != [group]:
-        yield "KV cache groups other than one with full attention (groups)"
-        if config.get("retention", 0) != 0:  # it matters for sliding windows alone
-            yield "retention of blocks behind a window (retention)"
-    if config.get("hash_block_size", config["block_size"]) != config["block_size"]:
+    if not has_groups(config) and config.get("hash_block_size", config["block_size"]) != config["block_size"]:
         yield "hashes of parts of a block (hash_block_size)"
+    if any("eagle" in group for group in config.get("groups", ())):
+        yield "groups that leave their last block out (eagle of a group)"
+    if has_groups(config) and (config.get("spec") or {}).get("method") == "eagle":
+        yield "drafts by EAGLE beside groups (method of spec)"
     if config.get("connector") is not None:
         yield "KV connectors (connector)"
     if any(request.get("kv") is not None for request in trace["requests"]):
@@ -153,21 +153,34 @@ class SlotShadow:
         """Write the slots of a step, then read: says which request reads a slot that does not hold its own prefix."""
         slots_read = []
         for request in output.scheduled_requests:  # all of a step's writes come before its reads
-            table = kv.get_block_ids(request.request_id)
             start = request.num_computed_tokens
             end = start + output.num_scheduled_tokens[request.request_id]
-            content = 0
+            content, contents = 0, []
             known = [*request.all_token_ids, *output.drafts.get(request.request_id, ())]
-            for position, token_id in enumerate(known[:end]):
+            for token_id in known[:end]:
                 content = hash((content, token_id))
-                slot = (table[position // kv.block_size], position % kv.block_size)
-                slots_read.append((request.request_id, position, slot, content))
-                if position >= start:
-                    self._content[slot] = content
+                contents.append(content)
+            for group, (size, first, table) in enumerate(tables_of_groups(kv, request)):
+                for position in range(first, end):
+                    slot = (table[position // size], position % size)
+                    content = hash((group, contents[position]))
+                    slots_read.append((request.request_id, position, slot, content))
+                    if position >= start:
+                        self._content[slot] = content
         for request_id, position, slot, content in slots_read:
             if self._content.get(slot) != content:
                 return f"stale read: {request_id} finds another prefix at position {position}, in slot {slot}"
         return None
+
+
+def tables_of_groups(kv: KVCacheManager, request: Request) -> Iterator[tuple[int, int, Sequence[int]]]:
+    """Of each group the block size, the first position that a token to compute sees, and the block table."""
+    tables = kv.get_block_tables(request.request_id)
+    if not isinstance(kv, HybridKVCacheManager):
+        yield kv.block_size, 0, tables[0]
+        return
+    for kind, table in zip(kv.groups, tables, strict=True):
+        yield kind.block_size, kind.num_skipped_tokens(request.num_computed_tokens), table
 
 
 class RecordedGrammar:
@@ -271,7 +284,31 @@ class EagleScheduler(SpeculativeScheduler):
         return finished
 
 
-class ReplayRecorder(TraceRecorder):
+class TablesByGroup(TraceRecorder):
+    """Records block tables by group of layers, as schema 2 does, and how many null blocks are in them."""
+
+    def before_schedule(self) -> None:
+        super().before_schedule()
+        kv = self.scheduler.kv_cache_manager
+        self._num_held = {each.request_id: kv.get_num_blocks(each.request_id) for each in self.scheduler.running}
+
+    def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
+        record = super().after_schedule(step, number, **extra)
+        blocks, nulls = {}, {}
+        for request in step.output.scheduled_requests:
+            request_id = request.request_id
+            tables = [list(table) for table in self.scheduler.kv_cache_manager.get_block_tables(request_id)]
+            num_held = self._num_held.get(request_id)
+            new = [table[n:] for table, n in zip(tables, num_held or [0] * len(tables), strict=True)]
+            if num_held is None or any(new):
+                blocks[request_id] = new
+            if any(num_nulls := [table.count(0) for table in tables]):
+                nulls[request_id] = num_nulls
+        record.update(blocks=blocks, nulls=nulls)
+        return record
+
+
+class ReplayRecorder(TablesByGroup):
     """Records what schema 2 has beside schema 1, and keeps the shadow."""
 
     def __init__(self, scheduler: SchedulerInterface) -> None:
@@ -321,6 +358,9 @@ class ReplayRun(ScenarioRun):
             classes["scheduler_cls"] = classes.get("scheduler_cls") or scheduler_cls_of(trace)
             manager_cls = EagleKVCacheManager if spec["method"] == "eagle" else LookaheadManager
             classes["kv_cache_manager_cls"] = classes.get("kv_cache_manager_cls") or manager_cls
+        if has_groups(trace["config"]):
+            scenario = scenario | {"config": with_kinds(scenario["config"])}
+            classes["kv_cache_manager_cls"] = RecordedGroups
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
@@ -366,7 +406,7 @@ class ReplayRun(ScenarioRun):
         return self.gate.allowed_drafts(drafts) if self.gate else drafts
 
     def _step_difference(self, recorded: Record) -> str | None:
-        ours, theirs = comparable(self.records[-1], 1), comparable(recorded, self.trace.get("schema", 1))
+        ours, theirs = comparable(self.records[-1], 2), comparable(recorded, self.trace.get("schema", 1))
         differing = (name for name in self.fields if ours.get(name) != theirs.get(name))
         return next((self._difference(name, ours.get(name), theirs.get(name)) for name in differing), None)
 

@@ -7,12 +7,12 @@ EngineCore.step_with_batch_queue in vllm/v1/engine/core.py.
 from collections import deque
 from typing import NamedTuple
 
-from labkit.compare.replay import ReplayRun, describe_masks, scheduler_cls_of
+from labkit.compare.replay import ReplayRun, TablesByGroup, describe_masks, scheduler_cls_of
 from mini_vllm.engine.ahead import one_step_ahead
 from mini_vllm.engine.ahead.core import MOST_IN_FLIGHT
 from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler
 from mini_vllm.engine.ahead.scheduler import AsyncScheduler
-from mini_vllm.observe.trace import Record, TraceRecorder, fake_token
+from mini_vllm.observe.trace import Record, fake_token
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
@@ -36,7 +36,7 @@ class AsyncReplayRun(ReplayRun):
     def __init__(self, trace: Record) -> None:
         base = scheduler_cls_of(trace) if trace["config"].get("spec") else get_scheduler_cls("v1")
         super().__init__(trace, scheduler_cls=one_step_ahead(base))
-        self.recorder = TraceRecorder(self.scheduler)
+        self.recorder = TablesByGroup(self.scheduler)
         self.records = []
         self._queue: deque[Batch] = deque()
         self._has_news = False  # requests have ended, and no batch has told the workers of it

@@ -311,6 +311,43 @@ def test_a_trace_function_sees_each_line_once_after_a_hang() -> None:
     assert 0 < lines < 100
 
 
+HANGS = """
+import sys, time
+from labkit.grade import watchdog
+
+class Slow(list):
+    def remove(self, watch):
+        try:
+            super().remove(watch)
+        except ValueError:  # all is out; now the other thread has its turn
+            time.sleep(0.001)
+            raise
+
+def loop():
+    for _ in range(3):
+        pass
+
+watchdog._watches = Slow()
+for number in range(12):
+    try:
+        with watchdog.watchdog(60 if number % 3 else 0.002), watchdog.watchdog(0.001):
+            while True:
+                pass
+    except watchdog.LabHang:
+        pass
+    while watchdog._watches or watchdog._next_look[0] < 0:  # the watcher has something to do
+        time.sleep(0.001)
+    sys.settrace(lambda *_: None)
+    loop()
+    sys.settrace(None)
+"""
+
+
+def test_no_exception_stays_on_its_way() -> None:
+    """Python 3.11 notes for the whole process that one is, and a traced loop then never ends."""
+    subprocess.run([sys.executable, "-c", HANGS], cwd=catalog.ROOT, check=True, timeout=60)
+
+
 def test_endless_recursion_is_named(lab: Lab) -> None:
     text = (
         HEAD

@@ -11,7 +11,8 @@ LabHang may come between any two instructions, in this module and inside locks o
 it all, from the first use on, and shares with the watched ones nothing but a list, flags and a lock that they only
 release; each operation on them is atomic. The thread says that it fires before it looks whether a block was left, and a
 block says that it was left before it looks whether the thread fires: so one of them sees the other. A block at which
-the thread has fired waits until the thread has taken note, which ends all that was on its way."""
+the thread has fired waits until the thread has taken note. Then it replaces what is still on its way by an exception of
+its own, and lets that arrive."""
 
 import contextlib
 import ctypes
@@ -165,10 +166,12 @@ def leave(watch: Watch) -> None:
 
 
 def take_the_flag_down() -> None:
-    """Let an exception that was sent to this thread arrive.
+    """Replace what is on its way to this thread, if anything is, by an exception that arrives here.
 
-    Python 3.11 notes for the whole process that one is on its way, and forgets the note only when one arrives. After
-    one that was taken back every loop would look for it, and a loop under a trace function would never end.
+    Python 3.11 notes for the whole process that an exception is on its way to some thread, and forgets the note only
+    when one arrives. One that is taken back (NULL in PyThreadState_SetAsyncExc) does not arrive, and puts the note up
+    even if there was none. From then on every loop looks for it in vain, a loop under a trace function never ends, and
+    no signal is handled. So nothing is taken back.
     """
     try:
         while True:
@@ -194,11 +197,6 @@ def look() -> None:
                 with contextlib.suppress(ValueError):  # its owner took it out
                     while True:
                         _watches.remove(watch)
-                # to take back what was not sent would put the flag up, and its owner may be gone
-                if watch.fires and not any(
-                    other.is_overdue for other in _watches if other.thread_id == watch.thread_id
-                ):
-                    raise_in(watch.thread_id, None)
                 watch.settled = True
             elif watch.is_overdue and not is_coming_or_going(watch.thread_id):
                 watch.fires = True
@@ -229,10 +227,9 @@ def is_coming_or_going(thread_id: int) -> bool:
     return False
 
 
-def raise_in(thread_id: int, error: type[BaseException] | None) -> None:
-    """Let a thread raise `error` at its next instruction; None takes back what is on its way."""
-    value = ctypes.py_object(error) if error else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), value)
+def raise_in(thread_id: int, error: type[BaseException]) -> None:
+    """Let a thread raise `error` at its next instruction, in place of what is on its way."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread_id), ctypes.py_object(error))
 
 
 def line_of(thread_id: int, file: Path | None) -> str:

@@ -1,8 +1,9 @@
 """The process in which labkit.kernels.in_c calls a learner's C: the file is run as it is, `python c_process.py`.
 
-A wild address ends this process, and costs one test. So that it does end it: each array ends where a page ends, and the
-pages around it may not be touched; what a kernel may only read lies in memory that cannot be written. What the array's
-own pages hold beside it are bytes of 255, which is NaN as a float and -1 as an integer.
+A wild address ends this process, and costs one test. So that it does end it, the kernel is called twice: with arrays
+that end where a page ends, and with arrays that begin where a page begins. The pages around them may not be touched,
+and what a kernel may only read lies in memory that cannot be written. What an array's own pages hold beside it are
+bytes of 255, which is NaN as a float and -1 as an integer.
 
 It needs the standard library alone, and imports neither labkit nor torch, so that it starts in a moment.
 """
@@ -17,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,15 +57,16 @@ class Call(ctypes.Structure):
 
 
 class Array:
-    """Bytes at the end of their pages, between two pages that may not be touched."""
+    """Bytes at the end of their pages, or at the beginning, between two pages that may not be touched."""
 
-    def __init__(self, content: bytes, *, is_constant: bool) -> None:
-        size = -(-max(len(content), 1) // PAGE) * PAGE
-        self.beside = b"\xff" * (size - len(content))
+    def __init__(self, content: bytes, *, is_constant: bool, at_end: bool) -> None:
+        size = -(-max(len(content), 1) // PAGE) * PAGE if content or at_end else 0
+        beside = b"\xff" * (size - len(content))
+        self.before, self.behind = (beside, b"") if at_end else (b"", beside)
         self.map = mmap.mmap(-1, size + 2 * PAGE)
-        self.map[PAGE : PAGE + size] = self.beside + content
+        self.map[PAGE : PAGE + size] = self.before + content + self.behind
         begin = ctypes.addressof(ctypes.c_char.from_buffer(self.map))
-        self.address = begin + PAGE + len(self.beside)
+        self.address = begin + PAGE + len(self.before)
         for start, length, rights in (
             (begin, PAGE, 0),
             (begin + PAGE, size, mmap.PROT_READ if is_constant else mmap.PROT_READ | mmap.PROT_WRITE),
@@ -72,9 +75,17 @@ class Array:
             ctypes.CDLL(None).mprotect(ctypes.c_void_p(start), ctypes.c_size_t(length), rights)
 
     @property
-    def whole(self) -> bytes:
-        """All that its own pages hold now."""
-        return self.map[PAGE : len(self.map) - PAGE]
+    def content(self) -> bytes:
+        """What it holds now."""
+        return self.map[PAGE + len(self.before) : len(self.map) - PAGE - len(self.behind)]
+
+    @property
+    def changed(self) -> str:
+        """Which of the memory beside it was written: "before", "behind" or nothing."""
+        end = len(self.map) - PAGE
+        if self.map[PAGE : PAGE + len(self.before)] != self.before:
+            return "before"
+        return "behind" if self.map[end - len(self.behind) : end] != self.behind else ""
 
 
 def main() -> None:
@@ -106,22 +117,33 @@ def run(order: Mapping[str, Any], contents: Mapping[str, bytes]) -> tuple[dict[s
             return {"refused": str(error)}, b""
     if address_space() - before > MEMORY:
         return {"static": address_space() - before}, b""
-    arrays = {name: Array(content, is_constant=name != "output") for name, content in contents.items()}
+    num_rounds = order.get("num_rounds", 0)
+    function.restype = None
+    found: dict[str, Any] = {}
+    placed = [arrays_of(contents, at_end) for at_end in (True, False)[: 1 if num_rounds else 2]]
+    limit_memory()
+    for arrays in placed:
+        decode = partial(function, ctypes.byref(call_of(arrays, order)))
+        limit_time(SECONDS * (1 + num_rounds))
+        decode()
+        if num_rounds:
+            found["seconds"] = min(seconds_of(decode) for _ in range(num_rounds))
+        if where := arrays["output"].changed:
+            found["changed"] = f"the memory {where} the output"
+    return found, placed[-1]["output"].content
+
+
+def arrays_of(contents: Mapping[str, bytes], at_end: bool) -> dict[str, Array]:
+    return {name: Array(content, is_constant=name != "output", at_end=at_end) for name, content in contents.items()}
+
+
+def call_of(arrays: Mapping[str, Array], order: Mapping[str, Any]) -> Call:
+    """What the kernel gets. The blocks before the first one are nowhere."""
     call = Call(**{name: array.address for name, array in arrays.items()}, **order["sizes"], scale=order["scale"])
     block = 4 * math.prod(order["sizes"][name] for name in ("num_kv_heads", "block_size", "head_dim"))
-    call.key_cache -= order["first_block"] * block  # the blocks before that are nowhere
+    call.key_cache -= order["first_block"] * block
     call.value_cache -= order["first_block"] * block
-    num_rounds = order.get("num_rounds", 0)
-    limit(SECONDS * (1 + num_rounds))
-    function.restype = None
-    function(ctypes.byref(call))
-    found: dict[str, Any] = {}
-    if num_rounds:
-        found["seconds"] = min(seconds_of(lambda: function(ctypes.byref(call))) for _ in range(num_rounds))
-    whole, beside = arrays["output"].whole, arrays["output"].beside
-    if whole[: len(beside)] != beside:
-        found["changed"] = "the memory before the output"
-    return found, whole[len(beside) :]
+    return call
 
 
 def seconds_of(call: Callable[[], object]) -> float:
@@ -137,8 +159,8 @@ def address_space() -> int:
     return 0
 
 
-def limit(seconds: int) -> None:
-    """Bounds for the calls; that of the memory where the system says how much there is. seconds: of the processor."""
+def limit_memory() -> None:
+    """The bound of the memory for the calls, where the system says how much there is; and that of the stack."""
     import resource
 
     with suppress(AttributeError):
@@ -146,11 +168,15 @@ def limit(seconds: int) -> None:
     if num_bytes := address_space():
         resource.setrlimit(resource.RLIMIT_AS, (num_bytes + MEMORY, resource.RLIM_INFINITY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for what, most in (
-        (resource.RLIMIT_CPU, math.ceil(time.process_time()) + seconds),
-        (resource.RLIMIT_STACK, STACK),
-    ):
-        resource.setrlimit(what, (most, resource.getrlimit(what)[1]))
+    resource.setrlimit(resource.RLIMIT_STACK, (STACK, resource.getrlimit(resource.RLIMIT_STACK)[1]))
+
+
+def limit_time(seconds: int) -> None:
+    """The bound for a call. seconds: of the processor."""
+    import resource
+
+    most = math.ceil(time.process_time()) + seconds
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 if __name__ == "__main__":

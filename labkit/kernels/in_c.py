@@ -1,9 +1,9 @@
 """Lab 01.9's part of the reference: the decode kernel as a text in C, and what calls it.
 
 A learner's C cannot be graded in the process that runs the tests: it may crash, and that process refuses ctypes to a
-learner's file (labkit.grade.confined). So each call has a process of its own (labkit.kernels.c_process). It takes place
-between pages that may not be touched, so a kernel that leaves its arrays is killed by a signal, and the test that
-called it says so.
+learner's file (labkit.grade.confined). So each call has a process of its own (labkit.kernels.c_process). There the
+kernel is called twice, with its arrays at the end and at the beginning of pages. The pages around them may not be
+touched, so a kernel that leaves its arrays is killed by a signal, and the test that called it says so.
 """
 
 import atexit
@@ -89,7 +89,9 @@ def decode(
     scale: float,
     first_block: int = 0,
 ) -> list[float]:
-    """Compile decode_source(), and call it once: the output [num_seqs, num_heads, head_dim], flat as all arrays are.
+    """Compile decode_source(), and call it: the output [num_seqs, num_heads, head_dim], flat as all arrays are.
+
+    A cache may end behind the last number that is needed.
 
     first_block: the id of the first block in the caches; the memory of those before it does not exist.
     Errors: LabFailure if the text is refused, if the call does not come back, and if it writes elsewhere.

@@ -37,10 +37,11 @@ def place_of(name: str, tensor: Any, far: int) -> Place:
 
 
 @contextmanager
-def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[list[str]]:
+def watched(far: Mapping[str, int] | None = None, first_program: int = 0, **tensors: Any) -> Iterator[list[str]]:
     """Kernels in this block should touch these tensors only. Gives a list with the first other place that they touch.
 
     far: {name: n}, a tensor that is to be seen n numbers behind its pointer, as the end of a large one would be.
+    first_program: the number of the first program, so that those of a launch are the last of a large one.
     """
     strays: list[str] = []
     try:
@@ -62,12 +63,16 @@ def watched(far: Mapping[str, int] | None = None, **tensors: Any) -> Iterator[li
         ptrs, allowed = watch.look_up(builder, ptrs, mask, "writes")
         return store(builder, ptrs, value, allowed, *options, **named)
 
+    def set_grid_idx(builder: Any, x: int, y: int, z: int) -> None:
+        builder.grid_idx = (first_program + x, y, z)
+
     def patch_lang(function: Any) -> Any:
         return SimpleNamespace(restore=int) if is_patched(function) else patch_lang_again(function)
 
     patch_lang_again = interpreter._patch_lang
     with (
         patch.object(interpreter, "_patch_lang", patch_lang),
+        patch.object(InterpreterBuilder, "set_grid_idx", set_grid_idx),
         patch.object(InterpreterBuilder, "create_masked_load", watched_load),
         patch.object(InterpreterBuilder, "create_masked_store", watched_store),
     ):

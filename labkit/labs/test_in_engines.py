@@ -35,8 +35,7 @@ ALL = {  # the options of each engine, by the first lab or phase that has it
     },
 }
 OF_A_MODEL = ("04", "05.3")  # the shadow reads no mask and no draft model
-AHEAD = "07"  # labs before it may rely on a scheduler that knows all tokens
-OPTIONS = {name: options for name, options in ALL.items() if name not in (*OF_A_MODEL, AHEAD)}
+OPTIONS = {name: options for name, options in ALL.items() if name not in OF_A_MODEL}
 
 
 class Repeating(FeedingExecutor):
@@ -90,7 +89,7 @@ QUICK = [*random.Random(3).sample(ANSWERS, 4), ("03.1", "outline"), ("03.2", "cl
 
 @pytest.fixture(scope="module")
 def expected() -> Any:
-    return {name: outputs_of(options) for name, options in (*OPTIONS.items(), (AHEAD, ALL[AHEAD]))}
+    return {name: outputs_of(options) for name, options in OPTIONS.items()}
 
 
 def part_of(lab_id: str, name: str, folder: Path) -> Part:
@@ -107,9 +106,8 @@ def part_of(lab_id: str, name: str, folder: Path) -> Part:
     [pytest.param(*each, marks=() if each in QUICK else pytest.mark.slow) for each in ANSWERS],
 )
 def test_a_right_answer_stands_in_every_engine(lab_id: str, name: str, expected: Any, tmp_path: Path) -> None:
-    engines = OPTIONS | ({AHEAD: ALL[AHEAD]} if lab_id.startswith(AHEAD) else {})
     with grafted([part_of(lab_id, name, tmp_path)]):
-        for engine, options in engines.items():
+        for engine, options in OPTIONS.items():
             assert outputs_of(options) == expected[engine], engine
 
 
@@ -139,8 +137,7 @@ def test_a_right_answer_stands_under_a_model(lab_id: str, name: str, tmp_path: P
     """What computes attention, in each engine; all else where the model proposes drafts or reads masks."""
     part = part_of(lab_id, name, tmp_path)
     backend, n = backend_for([part]), 1 if lab_id in KERNELS else 5
-    every = [name for name in ALL if name != AHEAD]
-    engines = ("03", "05") if lab_id in KERNELS else every if find_lab(lab_id).needs else OF_A_MODEL
+    engines = ("03", "05") if lab_id in KERNELS else ALL if find_lab(lab_id).needs else OF_A_MODEL
     for engine in engines:
         expected = expected_of_the_model(engine, backend, n)
         with grafted([part]):

@@ -203,7 +203,11 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         monkeypatch.setattr(f"mini_vllm.{module}.find_spec", lambda package: None)
 
     def call(
-        done: dict[str, str], what: str = "03", prompt: str | None = None, green: Mapping[str, str] | None = None
+        done: dict[str, str],
+        what: str = "03",
+        prompt: str | None = None,
+        green: Mapping[str, str] | None = None,
+        mine: str = "phase",
     ) -> str:
         for lab in copies:
             if lab.id in done:
@@ -213,7 +217,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
         for lab_id, fingerprint in (green or {}).items():
             known[lab_id]["green"] = fingerprint
         monkeypatch.setattr(progress, "read", lambda: known)
-        assert running.run(what, prompt, "phase") == 0
+        assert running.run(what, prompt, mine) == 0
         return capsys.readouterr().out
 
     return call
@@ -366,3 +370,16 @@ def test_lab_run_of_phase_07_shows_a_device_that_is_busy(run: Callable[..., str]
     assert "The tokens are the same.\nRequests were preempted 1 times." in said
     for name in ("_advance", "_target", "_preempt", "update_from_output"):
         assert f"{name} of 07.1" in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
+
+
+@pytest.mark.slow
+def test_lab_run_ends_an_engine_that_makes_no_progress(run: Callable[..., str]) -> None:
+    """A part that counts no placeholder is asked for no token, and one that counts them waits for it."""
+    by_length = other_ways(find_lab("03.1"))["functions_of_the_module"].code
+    parts = {"07.1": other_ways(find_lab("07.1"))["in_plain_words"].code, "03.1": by_length}
+    assert "Yours: 03.1, 07.1.\n" in run(parts, "07", mine="all")
+    known_alone = by_length.replace("len(request.output_token_ids)", "sum(t >= 0 for t in request.output_token_ids)")
+    assert known_alone != by_length
+    with pytest.raises(LabkitError, match="200 steps in a row brought no token") as stopped:
+        run(parts | {"03.1": known_alone}, "07", mine="all")
+    assert "in place of yours of 03.1 it runs to its end" in str(stopped.value)

@@ -70,7 +70,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
 # options that are text, and may name a file in any encoding
-PATHS = ("model", "draft_model", "calibration", "kv_offload_path")
+PATHS = "model draft_model calibration kv_offload_path".split()
 KEY_VARIABLES = ["MINI_VLLM_API_KEY", "VLLM_API_KEY"]  # of the environment, which `ps` hides
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 

@@ -131,8 +131,9 @@ class EngineCore:
             failed = [request for request in starts if request.request_id in result.errors]
             for request in failed:
                 name = request.request_id
-                text = f"request {shown(name)}: {result.errors[name]}"
-                step.errors[request] = RequestFailedError(text)
+                step.errors[request] = RequestFailedError(
+                    f"request {shown(name)}: {result.errors[name]}"
+                )
                 self.end_with_error(request)
             step.end_kv(self.scheduler.kv_cache_manager, result.kv)
             token_ids = {

@@ -23,7 +23,8 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
-from mini_vllm.offload.tiers.manager import attach_gate, tiered
+from mini_vllm.offload.hybrid import with_groups
+from mini_vllm.offload.tiers.manager import attach_gate, tiered, wants_tiers
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -31,6 +32,7 @@ from mini_vllm.policies.registry import (
     make_scheduler,
     options_of,
 )
+from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import SchedulerInterface
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
@@ -71,21 +73,18 @@ class CoreFactory:
         executor_cls: type[Executor] | None = None,
         core_cls: type[EngineCore] = EngineCore,
     ) -> None:
+        base = scheduler_cls or get_scheduler_cls(config.scheduler)
         if config.speculative is not None:
-            scheduler_cls = with_drafts(scheduler_cls or get_scheduler_cls(config.scheduler))
+            scheduler_cls = base = with_drafts(base)
+        config, executor_cls = choose_executor(config, base, executor_cls)
         if config.async_scheduling:
             config.require(
                 "async_scheduling",
                 config.speculative != "suffix",
                 f"False with speculative={config.speculative!r}: the host needs all tokens for it",
             )
-            scheduler_cls = one_step_ahead(scheduler_cls or get_scheduler_cls(config.scheduler))
+            scheduler_cls = one_step_ahead(base)
             core_cls = core_ahead(core_cls, scheduler_cls)
-        if config.speculative == "draft_model" and executor_cls is not None:
-            raise InvalidParameterError(
-                f"draft_model needs LocalExecutor, got {executor_cls.__name__}"
-            )
-        executor_cls = with_features(executor_cls or default_executor_cls(config), config)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
         hf_config = load_hf_config(resolve_model(config.model))
@@ -93,9 +92,14 @@ class CoreFactory:
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls)
-        plan = plan_kv_cache(config, hf_config, info, executor.available_bytes, may_swap=may_swap)
-        self.kv_cache_plan = plan = replace(
-            plan, layer_groups=manager_cls.layer_groups(info.kv_specs)
+        manager_cls, layout = with_groups(
+            manager_cls,
+            info.kv_specs,
+            config.block_size,
+            config.max_num_batched_tokens * (1 + bool(config.async_scheduling)),
+        )
+        self.kv_cache_plan = plan = plan_kv_cache(
+            config, hf_config, layout, executor.available_bytes, may_swap=may_swap
         )
         executor.allocate(plan)
         if config.kv_offload_bytes is not None:
@@ -120,7 +124,7 @@ class CoreFactory:
             for name in ("num_blocks", "max_model_len", "num_cpu_blocks")
         }
         scheduler = make_scheduler(
-            asdict(self.config) | sizes,
+            asdict(self.config) | sizes | {"groups": self.kv_cache_plan.layout.groups},
             scheduler_cls=self._scheduler_cls,
             kv_cache_manager_cls=self._kv_cache_manager_cls,
         )
@@ -165,6 +169,41 @@ def load_vocabulary(model: str, vocab_size: int) -> Vocabulary:
     return Vocabulary(texts, sorted(ends))
 
 
+def choose_executor(
+    config: EngineConfig,
+    scheduler_cls: type[SchedulerInterface],
+    executor_cls: type[Executor] | None,
+) -> tuple[EngineConfig, type[Executor]]:
+    """The executor, with what the config adds to it, and the config with what pays on its device,
+    if it is one of ours.
+    """
+    is_ours = executor_cls is None
+    if executor_cls is None:
+        executor_cls = default_executor_cls(config)
+    elif config.speculative == "draft_model":
+        raise InvalidParameterError(f"draft_model needs LocalExecutor, got {executor_cls.__name__}")
+    if config.tensor_parallel_size > 1 and find_spec("torch"):
+        from mini_vllm.worker.ranks.executor import with_ranks
+
+        executor_cls = with_ranks(executor_cls)
+    if is_ours:
+        may_run_ahead = (
+            config.speculative != "suffix"
+            and config.kv_offload_bytes is None
+            and issubclass(scheduler_cls, Scheduler)
+        )
+        config = executor_cls.with_defaults(config, may_run_ahead)
+    if config.cudagraph_mode not in (None, "none"):
+        from mini_vllm.worker.graphs.runner import with_graphs
+
+        executor_cls = with_graphs(executor_cls)
+    if wants_tiers(config.kv_offload_bytes, config.kv_offload_path, config.kv_offload_disk_bytes):
+        from mini_vllm.worker.tiers.executor import with_tiers
+
+        executor_cls = with_tiers(executor_cls, config)
+    return replace(config, async_scheduling=bool(config.async_scheduling)), executor_cls
+
+
 def default_executor_cls(config: EngineConfig) -> type[Executor]:
     """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed,
     NumpyExecutor.
@@ -180,16 +219,3 @@ def default_executor_cls(config: EngineConfig) -> type[Executor]:
     from mini_vllm.worker.local_executor import LocalExecutor
 
     return LocalExecutor
-
-
-def with_features(executor_cls: type[Executor], config: EngineConfig) -> type[Executor]:
-    """The executor with recorded forwards and with tiers, if they are asked for."""
-    if config.cudagraph_mode != "none":
-        from mini_vllm.worker.graphs.runner import with_graphs
-
-        executor_cls = with_graphs(executor_cls)
-    if config.kv_offload_bytes is not None:
-        from mini_vllm.worker.tiers.executor import with_tiers
-
-        executor_cls = with_tiers(executor_cls, config)
-    return executor_cls

@@ -1,5 +1,6 @@
 """A step, one request at a time: how the engine finds out whose fault it is that steps fail."""
 
+from mini_vllm.errors import ExecutorLostError
 from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.executor import Executor
@@ -40,6 +41,8 @@ def execute_one_by_one(
         for _ in range(NUM_TRIES):
             try:
                 result = executor.execute(part).result()
+            except ExecutorLostError:
+                raise
             except Exception as error:
                 failed[request_id] = error
             else:

@@ -1,10 +1,10 @@
 """RecoveringCore: an engine core that goes on when the device has failed, for a server.
 
-Only what the executor raises is tried again. An error of the scheduler, of a manager or of a
-listener is a mistake in a program: it is raised at once, here as in EngineCore. A step that failed
-is undone: its requests are preempted, so the next step tries them again. Their tokens cannot be
-lost, since a step appends none before the executor has answered. If that fails, too, the requests
-run one by one, and those that fail by themselves end with an error.
+Only what the executor raises is tried again, and not when the executor is lost. An error of the
+scheduler, of a manager or of a listener is a mistake in a program: it is raised at once, here as in
+EngineCore. A step that failed is undone: its requests are preempted, so the next step tries them
+again. Their tokens cannot be lost, since a step appends none before the executor has answered. If
+that fails, too, the requests run one by one, and those that fail by themselves end with an error.
 """
 
 import logging
@@ -13,7 +13,7 @@ from concurrent.futures import Future
 
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.one_by_one import execute_one_by_one
-from mini_vllm.errors import shown
+from mini_vllm.errors import ExecutorLostError, shown
 from mini_vllm.scheduler_interface import SchedulerInterface, Step
 from mini_vllm.step import StepInput, StepOutput, TokenDelta
 from mini_vllm.worker.executor import Executor
@@ -66,6 +66,8 @@ class RecoveringCore(EngineCore):
 
         Requests that failed by themselves end; all, if none is the cause.
         """
+        if isinstance(error, ExecutorLostError):
+            return super().fail_step(step, error)
         failed = error.failed if isinstance(error, FailedByThemselvesError) else {}
         logger.warning(
             "step %d has failed: %s", self.num_steps, shown(next(iter(failed.values()), error))

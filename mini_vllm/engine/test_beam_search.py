@@ -235,6 +235,7 @@ def test_no_other_thread_comes_between_two_rounds(checkpoint: Path) -> None:
     assert len(refused) == 4
 
 
+@pytest.mark.slow
 def test_a_search_that_is_wider_than_the_pool_finds_the_same_beams(checkpoint: Path) -> None:
     params = BeamSearchParams(8, 50)
     expected = make_llm(checkpoint).beam_search([[1], PROMPTS[2]], params)

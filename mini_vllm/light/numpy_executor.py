@@ -31,6 +31,7 @@ OPTIONS = {  # of EngineConfig, and what they may be here
     "device": ("auto", "cpu"),
     "dtype": ("auto", "float32"),
     "quantization": (None,),
+    "tensor_parallel_size": (1,),
     "attention_backend": ("auto",),
     "speculative": (None, "ngram", "suffix"),
 }
@@ -72,9 +73,9 @@ class NumpyExecutor(InProcessExecutor):
 
         Raises KVCacheTooLargeError if main memory does not have so many bytes.
         """
-        if any(plan.layer_groups):
+        if any(plan.layout.layer_groups):
             raise InvalidParameterError(
-                f"layer_groups {plan.layer_groups} need torch. {how_to_install('engine')}"
+                f"layer_groups {plan.layout.layer_groups} need torch. {how_to_install('engine')}"
             )
         plan.check(available_host_memory(), available_host_memory(), is_shared=True)
         self.block_size, config = plan.block_size, self.hf_config

@@ -80,7 +80,7 @@ def expected() -> list[list[tuple[int, ...]]]:
     return answers(LLM("tiny", dtype="float32", device="cpu", num_kv_blocks=400))
 
 
-LONGER = ("odd blocks", "no sharing", "forks", "chunks", "swap")
+LONGER = ("odd blocks", "no sharing", "forks", "chunks", "swap", "drafts")
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,7 @@ class HFConfig(Protocol):
     mlp_bias: bool
     model_type: str
     no_rope_layers: list[int]
+    query_pre_attn_scalar: float
     num_attention_heads: int
     num_hidden_layers: int
     num_key_value_heads: int
@@ -60,6 +61,7 @@ MODELS: Mapping[str, str] = {
     "smollm3": "mini_vllm.models.smollm3:SmolLM3ForCausalLM",
     "granite": "mini_vllm.models.granite:GraniteForCausalLM",
     "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
+    "gemma3_text": "mini_vllm.models.hybrid.gemma3:Gemma3ForCausalLM",
 }
 """By the model_type of a config.json, which transformers goes by: module and class, imported when
 it is loaded.
@@ -153,11 +155,11 @@ ONLY: Mapping[str, tuple[object, ...]] = {
     "is_causal": (True,),
     "is_encoder_decoder": (False,),
     **dict.fromkeys(("dtype", "torch_dtype"), (None, "float32", "bfloat16", "float16")),
-    **dict.fromkeys(("compression_config", "fusion_config", "transformers_weights"), (None,)),
     **dict.fromkeys(
-        ("text_config", "decoder", "generator", "text_encoder", "per_layer_config"), (None,)
+        "compression_config fusion_config transformers_weights text_config decoder generator "
+        "text_encoder per_layer_config attention_chunk_size kv_sharing_modes".split(),
+        (None,),
     ),
-    **dict.fromkeys(("attention_chunk_size", "kv_sharing_modes"), (None,)),
 }
 """Fields of config.json that change what transformers computes, and the values that mini_vllm
 implements.
@@ -176,14 +178,13 @@ them (ModelConfig.get_diff_sampling_param).
 NOT_APPLIED: Mapping[str, tuple[object, ...]] = {
     **dict.fromkeys(("num_beams", "typical_p", "guidance_scale"), (None, 1)),
     **dict.fromkeys(
-        ("no_repeat_ngram_size", "epsilon_cutoff", "eta_cutoff", "min_length", "min_new_tokens"),
+        "no_repeat_ngram_size epsilon_cutoff eta_cutoff min_length min_new_tokens".split(),
         (None, 0),
     ),
     **dict.fromkeys(
-        ("bad_words_ids", "sequence_bias", "suppress_tokens", "begin_suppress_tokens"), (None,)
-    ),
-    **dict.fromkeys(
-        ("forced_bos_token_id", "forced_eos_token_id", "stop_strings", "penalty_alpha"), (None,)
+        "bad_words_ids sequence_bias suppress_tokens begin_suppress_tokens forced_bos_token_id "
+        "forced_eos_token_id stop_strings penalty_alpha".split(),
+        (None,),
     ),
 }
 """Fields of generation_config.json that change the tokens of transformers, unless they have these

@@ -6,17 +6,17 @@ implementing `build_layer`; names follow the Hugging Face checkpoints, so a para
 its name there.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.attention import PagedAttention, Rotation
 from mini_vllm.attention.metadata import MAX_HEAD_DIM
 from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError, shown
 from mini_vllm.models.config_fields import HFConfig
-from mini_vllm.models.layers.linear import Linear, linear, pack_weight
+from mini_vllm.models.layers.linear import ColumnParallelLinear, linear, pack_weight
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.layers.norm import RMSNorm
 from mini_vllm.models.layers.rotary import RotaryEmbedding
@@ -25,15 +25,17 @@ from mini_vllm.models.weights import WeightLoader
 
 
 class Embedding(nn.Module):
-    """A table with one row per token of the vocabulary."""
+    """A table with one row per token of the vocabulary, of which each shard has a part."""
 
     def __init__(self, loader: WeightLoader, vocab_size: int, hidden_size: int) -> None:
         super().__init__()
-        self.weight = loader.load({"weight": (vocab_size, hidden_size)})
+        self.shard = loader.shard.of_vocabulary(vocab_size)
+        loader = replace(loader, shard=self.shard)
+        self.weight = loader.load({"weight": (vocab_size, hidden_size)}, 0)
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """[T] int64 to [T, hidden_size]."""
-        return F.embedding(input_ids, self.weight)
+        return self.shard.embed(input_ids, self.weight)
 
 
 class DecoderLayer(nn.Module):
@@ -44,16 +46,18 @@ class DecoderLayer(nn.Module):
     pass over memory. The mlp is any module from [T, hidden_size] to the same shape.
     """
 
+    norm_cls: ClassVar[type[RMSNorm]] = RMSNorm
+
     def __init__(
         self, loader: WeightLoader, self_attn: SelfAttention, mlp: nn.Module, config: HFConfig
     ) -> None:
         super().__init__()
         self.config = config
-        self.input_layernorm = RMSNorm(
+        self.input_layernorm = self.norm_cls(
             loader.at("input_layernorm"), config.hidden_size, config.rms_norm_eps
         )
         self.self_attn = self_attn
-        self.post_attention_layernorm = RMSNorm(
+        self.post_attention_layernorm = self.norm_cls(
             loader.at("post_attention_layernorm"), config.hidden_size, config.rms_norm_eps
         )
         self.mlp = mlp
@@ -96,8 +100,6 @@ class DecoderModel(nn.Module):
         self.hidden_size: int = config.hidden_size
         self.attention_shape = shape = shape_of(config)
         self.head_dim = shape.head_dim
-        self.num_heads = len(loader.shard.part(shape.num_heads, "num_attention_heads"))
-        self.num_kv_heads = len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads"))
         self.quantization = str(loader.stored) if loader.stored else loader.quantization
 
         body = loader.at("model")
@@ -109,10 +111,16 @@ class DecoderModel(nn.Module):
         ]
         self.layers = nn.ModuleList(layers)
         self.attention_specs = [layer.self_attn.spec for layer in layers]
-        self.norm = RMSNorm(body.at("norm"), self.hidden_size, config.rms_norm_eps)
+        self.num_heads = self.attention_specs[0].num_heads
+        self.num_kv_heads = self.attention_specs[0].num_kv_heads
+        self.vocab_shard = self.embed_tokens.shard
+        self.norm = self.layer_cls.norm_cls(body.at("norm"), self.hidden_size, config.rms_norm_eps)
         self.lm_head = None
         if not config.tie_word_embeddings:
-            self.lm_head = Linear(loader, {"lm_head": self.vocab_size}, self.hidden_size)
+            head = replace(loader, shard=self.vocab_shard)
+            self.lm_head = ColumnParallelLinear(
+                head, {"lm_head": self.vocab_size}, self.hidden_size
+            )
         elif "lm_head.weight" in loader.checkpoint:
             self._check_tied(loader)
         # Tied weights are kept twice where packing makes a second form of them: rows to look up,
@@ -173,12 +181,17 @@ class DecoderModel(nn.Module):
         """Final hidden states [S, hidden_size] of the tokens that sample, to logits [S,
         vocab_size].
         """
+        return self.vocab_shard.gather(self.compute_own_logits(hidden))
+
+    def compute_own_logits(self, hidden: Tensor) -> Tensor:
+        """Those of this shard's part of the vocabulary."""
         return linear(hidden, self.head_weight)
 
     def _check_tied(self, loader: WeightLoader) -> None:
         """A tied checkpoint may store its head again, if it is the same."""
-        weight = self.embed_tokens.weight
-        head = loader.checkpoint.take("lm_head.weight", (self.vocab_size, self.hidden_size))
+        shape = self.vocab_size, self.hidden_size
+        head = loader.checkpoint.take("lm_head.weight", shape, (self.vocab_shard.own,))
+        weight = self.embed_tokens.weight[: len(head)]
         if not weight.is_meta and not torch.equal(head.to(weight), weight):
             raise WeightsMismatchError(
                 f"{loader.checkpoint.path}: tie_word_embeddings is set, but lm_head.weight is not "
@@ -232,6 +245,7 @@ def window_of_layer(config: HFConfig, layer_idx: int) -> int | None:
         return None
     if window is None:
         raise UnsupportedModelError(
-            f"layer_types: layer {layer_idx} has a window, but sliding_window is null"
+            f"layer_types: layer {layer_idx} has a window, but sliding_window is null, or "
+            "use_sliding_window is not set"
         )
     return window or None

@@ -35,6 +35,6 @@ class GraniteForCausalLM(LlamaForCausalLM):
         """The embeddings, scaled."""
         return super().embed(input_ids) * self.config.embedding_multiplier
 
-    def compute_logits(self, hidden: Tensor) -> Tensor:
+    def compute_own_logits(self, hidden: Tensor) -> Tensor:
         """The logits, scaled."""
-        return super().compute_logits(hidden) / self.config.logits_scaling
+        return super().compute_own_logits(hidden) / self.config.logits_scaling

@@ -16,8 +16,8 @@ from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
 from mini_vllm.models.compressed_tensors import read_quantization_config
 from mini_vllm.models.config_fields import MODELS, HFConfig
 from mini_vllm.models.decoder import DecoderModel
-from mini_vllm.models.shard import WHOLE, Shard
 from mini_vllm.models.weights import Checkpoint, WeightLoader
+from mini_vllm.parallel.shard import WHOLE, Shard
 
 META = torch.device("meta")
 

@@ -16,9 +16,9 @@ from mini_vllm.models.checkpoint import load_hf_config
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.registry import load_model
-from mini_vllm.models.shard import Shard
 from mini_vllm.models.test_models import CASES, CPU, Runner, write_checkpoint
 from mini_vllm.models.test_shard import TOLERANCE, Step
+from mini_vllm.parallel.shard import Shard
 
 FORMS = [(kind, strategy) for kind in ("int", "float") for strategy in ("channel", "tensor")]
 

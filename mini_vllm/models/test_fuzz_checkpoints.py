@@ -76,6 +76,7 @@ BASES: dict[str, dict[str, Any]] = {
     "ministral": {"sliding_window": WINDOW, "layer_types": LAYER_TYPES},
     "qwen2": {"use_sliding_window": True, "sliding_window": WINDOW, "max_window_layers": 1},
     "qwen3": {"use_sliding_window": True, "sliding_window": WINDOW, "layer_types": LAYER_TYPES},
+    "gemma3_text": {"sliding_window": WINDOW, "layer_types": LAYER_TYPES},
 }
 Edit = Callable[[Path], object]
 
@@ -327,7 +328,11 @@ FIELDS: dict[str, list[Any]] = {
         for name in ("embedding_multiplier", "residual_multiplier", "attention_multiplier")
     },
     "logits_scaling": [8.0],
-    "query_pre_attn_scalar": [],
+    "query_pre_attn_scalar": [20, -1, 0, "8", 1e40],
+    "hidden_activation": ["gelu", "silu"],
+    "use_bidirectional_attention": [True],
+    "sliding_window_pattern": [0, 2, -1, "6"],
+    "rope_local_base_freq": [5e3, 0, "1", -1.0],
     "pretraining_tp": [4],
     "num_labels": [10**7],
     "per_layer_config": [{"0": {"sliding_window": 3}}],

@@ -16,6 +16,7 @@ import transformers
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import (
+    Gemma3TextConfig,
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
@@ -88,6 +89,7 @@ GRANITE = {
     "residual_multiplier": 0.22,
     "logits_scaling": 1.7,
 }
+GEMMA3 = {"head_dim": 20, "sliding_window": 5, "query_pre_attn_scalar": 30}
 SMALL: dict[str, Any] = {
     "vocab_size": 131,
     "hidden_size": 48,
@@ -196,6 +198,21 @@ CASES = {
             "original_max_position_embeddings": 64,
             "tie_word_embeddings": True,
         },
+    ),
+    "gemma3": Case(Gemma3TextConfig, GEMMA3 | {"layer_types": ["full_attention"] * 2}),
+    "gemma3-window": Case(
+        Gemma3TextConfig,
+        {
+            **GEMMA3,
+            "layer_types": ["sliding_attention", "full_attention"],
+            "rope_parameters": {
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e2},
+                "full_attention": LINEAR,
+            },
+            "attention_bias": True,
+            "tie_word_embeddings": False,
+        },
+        sharded=True,
     ),
     "mistral-no-window-tied": Case(
         MistralConfig,
@@ -309,7 +326,7 @@ def expected_logits(pair: Pair, sequence: list[int]) -> Tensor:
 
 NO_C = why_not("c", CPU)
 BACKENDS = (
-    "torch",
+    pytest.param("torch", marks=pytest.mark.slow),
     pytest.param("c", marks=pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")),
 )
 
@@ -555,6 +572,53 @@ def test_an_unknown_layer_type_is_refused(tmp_path: Path) -> None:
     config.layer_types = ["full_attention", "chunked_attention"]
     with pytest.raises(UnsupportedModelError, match=r"'chunked_attention' of layer 1"):
         load_model(tmp_path, config, dtype=torch.float32, device=CPU)
+
+
+@torch.inference_mode()
+def test_gemma3_as_its_checkpoints_were_published(
+    tmp_path: Path, sequences: list[list[int]]
+) -> None:
+    """config.json has a pattern in place of a list, and a base of angles for each kind."""
+    options = GEMMA3 | {"num_hidden_layers": 7, "sliding_window_pattern": 6}
+    expected = write_checkpoint(tmp_path, Case(Gemma3TextConfig, options))
+    raw = json.loads((tmp_path / "config.json").read_text())
+    assert raw.pop("layer_types") == ["sliding_attention"] * 5 + [
+        "full_attention",
+        "sliding_attention",
+    ]
+    del raw["rope_parameters"]
+    old = {"rope_theta": 1e6, "rope_local_base_freq": 1e4, "rope_scaling": None}
+    (tmp_path / "config.json").write_text(json.dumps(raw | old | {"sliding_window_pattern": 6}))
+    model = load(tmp_path)
+    windows = [spec.sliding_window for spec in model.attention_specs]
+    assert windows == [5] * 5 + [None, 5]
+    logits = Runner(model, sequences).step({0: (0, len(sequences[0]))})[0]
+    torch.testing.assert_close(
+        logits, expected(torch.tensor([sequences[0]])).logits[0], **TOLERANCE
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_activation": "gelu"}, r"hidden_activation 'gelu' is not supported, only"),
+        ({"final_logit_softcapping": 30.0}, r"final_logit_softcapping 30.0 is not supported"),
+        ({"attn_logit_softcapping": 50.0}, r"attn_logit_softcapping 50.0 is not supported"),
+        ({"use_bidirectional_attention": True}, r"use_bidirectional_attention True is not"),
+        ({"query_pre_attn_scalar": -3}, r"query_pre_attn_scalar is -3, allowed is a number in"),
+        (
+            {"rope_parameters": {"full_attention": LINEAR | {"factor": -1.0}}},
+            r"rope_parameters of full_attention: factor is -1.0, allowed is",
+        ),
+    ],
+)
+def test_what_gemma3_has_not_is_refused_by_name(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    write_checkpoint(tmp_path, CASES["gemma3"])
+    edit_config(tmp_path, **changes)
+    with pytest.raises(UnsupportedModelError, match=message):
+        load(tmp_path)
 
 
 def test_rope_theta_and_rope_scaling_of_older_configs(folder: Path) -> None:

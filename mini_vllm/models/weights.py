@@ -25,7 +25,7 @@ from mini_vllm.errors import (
 )
 from mini_vllm.models.checkpoint import INDEX_FILE, bare, weight_files
 from mini_vllm.models.compressed_tensors import StoredWeights
-from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.parallel.shard import WHOLE, Shard
 
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 """The dtypes of plain weights, by their names in a safetensors header."""
@@ -111,11 +111,9 @@ class Checkpoint:
         found, dtype = tuple(header.get_shape()), header.get_dtype()
         if shape is not None and found != shape:
             return f"{name} has shape {shown(found)}, expected {shape}"
-        return (
-            None
-            if dtype in dtypes
-            else f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
-        )
+        if dtype not in dtypes:
+            return f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
+        return None
 
     def ignore(self, suffix: str) -> None:
         """Count the tensors whose name ends so as taken: what old checkpoints hold and no model
@@ -205,26 +203,28 @@ class WeightLoader:
         there a second copy of the model. Errors: InvalidParameterError for a tensor that cannot be
         cut into equal parts.
         """
-        own_shapes, slices = [], []
-        for name, shape in parts.items():
-            whole = [range(length) for length in shape]
-            if cut is not None:
-                whole[cut] = self.shard.part(shape[cut], f"dimension {cut} of {self.prefix}{name}")
-            own_shapes.append([len(each) for each in whole])
-            slices.append(
-                tuple(slice(each.start, each.stop) for each in whole)
-                if cut is not None and self.shard.size > 1
-                else ()
-            )
-        rows = [shape[0] for shape in own_shapes]
+        own = self._own(parts, cut)
+        rows = [len(ranges[0]) for ranges in own]
         stacked = torch.empty(
-            sum(rows), *own_shapes[0][1:], dtype=dtype or self.dtype, device=self.device
+            sum(rows), *map(len, own[0][1:]), dtype=dtype or self.dtype, device=self.device
         )
-        for (name, shape), part, target in zip(
-            parts.items(), slices, torch.split(stacked, rows), strict=True
+        is_whole = cut is None or self.shard.size == 1
+        for (name, shape), ranges, target in zip(
+            parts.items(), own, torch.split(stacked, rows), strict=True
         ):
-            target.copy_(self.checkpoint.take(self.prefix + name, shape, part, dtypes))
+            part = () if is_whole else tuple(slice(each.start, each.stop) for each in ranges)
+            source = self.checkpoint.take(self.prefix + name, shape, part, dtypes)
+            target[: len(source)] = source
+            target[len(source) :] = 0  # beyond the vocabulary
         return nn.Parameter(stacked, requires_grad=False)
+
+    def _own(
+        self, parts: Mapping[str, tuple[int, ...]], cut: int | None
+    ) -> list[tuple[range, ...]]:
+        """What this process holds of each of them."""
+        return [
+            self.shard.ranges(shape, cut, f"{self.prefix}{name}") for name, shape in parts.items()
+        ]
 
     def load_stored(
         self, parts: Mapping[str, tuple[int, ...]], cut: int | None = None
@@ -247,9 +247,9 @@ class WeightLoader:
             shapes = {name: (shape[0], 1) for name, shape in scales.items()}
             return weight, self.load(shapes, 0 if cut == 0 else None, dtype=torch.float32)
         scale = self.load(dict.fromkeys(scales, (1,)), dtype=torch.float32)
-        rows = [
-            shape[0] * len(weight) // sum(shape[0] for shape in parts.values())
-            for shape in parts.values()
-        ]
-        repeats = torch.tensor(rows, device=self.device)
-        return weight, scale.repeat_interleave(repeats, output_size=len(weight))[:, None]
+        return weight, torch.cat(
+            [
+                each.expand(len(ranges[0]), 1)
+                for each, ranges in zip(scale, self._own(parts, cut), strict=True)
+            ]
+        )

@@ -18,8 +18,8 @@ class StepPlan(NamedTuple):
     order.
 
     num_expected: how many requests are to get a token. graph: "decode 8" for a step of one token
-    for each of 8 requests, which a CUDA graph could replay; "" for any other. Source:
-    BatchDescriptor in vllm/forward_context.py.
+    for each of 8 requests, "drafts 8" if each has equally many drafts behind it, which a CUDA graph
+    could replay whole; "" for a mixed step. Source: BatchDescriptor in vllm/forward_context.py.
     """
 
     step: int
@@ -34,12 +34,10 @@ class StepPlan(NamedTuple):
         for request in output.scheduled_requests:
             n = output.num_scheduled_tokens[request.request_id]
             participants.append((request.request_id, bucket_of(request), n))
-            if request.num_computed_tokens + n >= request.num_tokens:
-                num_expected += 1
-        is_uniform = bool(participants) and all(n == 1 for _, _, n in participants)
-        return cls(
-            step, participants, num_expected, f"decode {len(participants)}" if is_uniform else ""
-        )
+            num_expected += request.num_computed_tokens + n >= request.num_tokens
+        length = output.uniform_query_len
+        kind = "decode" if length == 1 else "drafts" if length and output.drafts else ""
+        return cls(step, participants, num_expected, kind and f"{kind} {len(participants)}")
 
     @property
     def num_tokens(self) -> dict[str, int]:

@@ -11,6 +11,9 @@ from mini_vllm.kv_cache import PrefixCacheStats
 from mini_vllm.observe.stats import CachingMetrics, SchedulerStats, StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.observe.trace import ScenarioRun, TraceRecorder, run_trace
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.scheduler_interface import SchedulerOutput
 from mini_vllm.step import KVPlan
 
 CONFIG = {
@@ -180,3 +183,16 @@ def test_a_prompt_of_one_token_is_a_prefill() -> None:
 def test_an_empty_step_has_no_graph() -> None:
     run = ScenarioRun({"name": "plan", "config": CONFIG, "requests": []})
     assert StepPlan.of(3, run.scheduler.schedule()) == StepPlan(3, [], 0, "")
+
+
+def test_a_step_that_one_recording_could_serve_is_named() -> None:
+    def graph_of(lengths: list[int], drafts: dict[str, list[int]]) -> str:
+        output = SchedulerOutput(drafts=drafts)
+        for i, n in enumerate(lengths):
+            output.add(Request(str(i), [5] * 9, SamplingParams()), n)
+        return StepPlan.of(1, output).graph
+
+    assert graph_of([1, 1], {}) == "decode 2"
+    assert graph_of([3, 3], {"0": [5, 6], "1": [7, 8]}) == "drafts 2"
+    assert [graph_of([3, 3], {}), graph_of([3, 2], {"0": [5, 6], "1": [7]})] == ["", ""]
+    assert graph_of([], {}) == ""

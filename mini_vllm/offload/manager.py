@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple
 
-from mini_vllm.block_pool import BlockPool, KVCacheBlock
+from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.connector import KVConnector
@@ -69,8 +69,8 @@ class OffloadingKVCacheManager(KVCacheManager):
     connector: KVConnector = field(default=None, metadata=PART)  # type: ignore[assignment]
     """Another place than main memory; None: main memory."""
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
-        super().__post_init__(pool, group)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.preemption_mode not in self.modes:
             raise InvalidParameterError(
                 f"preemption_mode must be {' or '.join(map(repr, self.modes))} here, got "

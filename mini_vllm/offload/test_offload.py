@@ -806,7 +806,7 @@ LATTICE = list(
 )
 
 
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("stride", [47, pytest.param(1, marks=pytest.mark.nightly)])
 def test_no_token_changes_and_none_is_computed_twice(
     make_engine: MakeEngine, expected: Tokens, stride: int
 ) -> None:

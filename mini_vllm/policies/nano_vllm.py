@@ -82,8 +82,8 @@ class NanoVllmKVCacheManager(KVCacheManager):
     nano_vllm: str = NEWEST
     """Which version."""
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
-        super().__post_init__(pool, group)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         nano_vllm = self.nano_vllm
         if nano_vllm not in (FIRST, NEWEST):
             raise InvalidParameterError(

@@ -99,8 +99,8 @@ class TenantKVCacheManager(KVCacheManager):
     cache_watermark: float = 0.85
     """The share of the blocks above which cold cached ones are trimmed."""
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
-        super().__post_init__(pool, group)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not (
             is_number(self.cache_watermark, 0, 1)
             and all(is_int(quota, 0) for quota in (self.cache_quotas or {}).values())

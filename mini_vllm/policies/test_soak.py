@@ -362,7 +362,7 @@ class World:
         while engine.has_unfinished_requests():
             engine.step()
         batch = self.executor.batch
-        assert {*batch._rows, *batch.sampling_rows, *batch.token_ids} <= {"last"}
+        assert {*batch._rows, *batch.sampling_rows, *batch.sampling.row_of} <= {"last"}
         assert len(batch._rows) + len(batch._free_rows) <= 40
         assert_idle(engine)
 

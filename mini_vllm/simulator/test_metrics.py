@@ -19,7 +19,7 @@ CONFIG = {"block_size": 4, "num_blocks": 101, "max_num_seqs": 8, "max_num_batche
 ONE_SECOND = StepTimeModel((1.0, 0, 0, 0, 0, 0))
 
 
-@settings(derandomize=True, database=None, deadline=None)
+@settings(derandomize=True, database=None, deadline=None, max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(1e-8, 1e7), st.integers(1, 3)), min_size=1),
     st.sampled_from([0.01, 0.5, 0.9, 0.99, 1.0]),

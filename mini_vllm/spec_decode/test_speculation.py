@@ -197,7 +197,7 @@ def check_point(point: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(i, marks=pytest.mark.slow if i % 40 else ()) for i in range(0, 400, 10)],
+    [pytest.param(i, marks=pytest.mark.slow if i % 100 else ()) for i in range(0, 400, 10)],
 )
 def test_a_slice_of_the_lattice(number: int) -> None:
     check_point(POINTS[number])

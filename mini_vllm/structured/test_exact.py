@@ -306,7 +306,7 @@ def check(kind: str, keyword: str, rng: Rng) -> None:
         assert written is None or is_right(schema, written), f"{name} {schema} writes {written!r}"
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(rng=st.randoms(use_true_random=True))
 @pytest.mark.parametrize(("kind", "keyword"), KINDS)
 def test_a_keyword_is_taken_exactly_or_not_at_all(kind: str, keyword: str, rng: Rng) -> None:

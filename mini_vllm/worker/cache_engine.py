@@ -21,7 +21,7 @@ from mini_vllm.step import BlockPair, SwapIn, SwapOut
 
 class CacheEngine:
     """Owns per layer K and V, each [num_blocks, *block_shape] on the device, and [num_cpu_blocks,
-    *block_shape] beside.
+    *block_shape] beside. With groups of layers num_layers is that of one group.
 
     block_shape: (block_size, num_kv_heads, head_dim). How a block lies in memory is the attention
     back end's choice, and the same in both pools; its shape hides it. The CPU pool is pinned beside

@@ -2,11 +2,14 @@
 for the KV cache.
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from mini_vllm.attention import AttentionMetadata
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, shown
 from mini_vllm.models.config_fields import HFConfig
@@ -86,3 +89,18 @@ def _activation_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dt
     )
     layer = config.max_num_batched_tokens * per_token * dtype.itemsize
     return layer + 2 * 4 * config.max_num_seqs * int(hf_config.vocab_size)
+
+
+def on_device(metadata: AttentionMetadata, device: torch.device) -> AttentionMetadata:
+    """The same batch with its tensors there."""
+    tensors: dict[str, Any] = {
+        name: send(value, device)
+        for name in AttentionMetadata.__dataclass_fields__
+        if isinstance(value := getattr(metadata, name), Tensor)
+    }
+    return replace(metadata, **tensors)
+
+
+def send(x: Tensor, device: torch.device) -> Tensor:
+    """What the host made, there; the host does not wait."""
+    return x if device.type == "cpu" else x.pin_memory().to(device, non_blocking=True)

@@ -23,7 +23,8 @@ from mini_vllm.step import Chunk, ModelInfo, Sample, SamplingRow, StepInput, Ste
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
-from mini_vllm.worker.sampler import Sampler, candidates, keys_of, race, uniforms
+from mini_vllm.worker.sampler import Draw, Sampler, race, uniforms
+from mini_vllm.worker.sampling.candidates import candidates
 
 # what makes three unrelated streams of one key
 DRAFT, COIN = 0x5851F42D4C957F2D, 0x14057B7EF767814F
@@ -42,13 +43,11 @@ class DraftSampler(Sampler):
     def __init__(self, proposals: Proposals) -> None:
         self.proposals = proposals
 
-    def draw(
-        self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
-    ) -> Tensor:
-        scores = candidates(logits, peaks, rows)
-        drafts = race(scores, keys_of(rows, positions, logits.device) ^ DRAFT)
+    def draw(self, logits: Tensor, peaks: Tensor, how: Draw) -> Tensor:
+        scores = candidates(logits, peaks, how.limits)
+        drafts = race(scores, how.keys ^ DRAFT)
         for row, position, draft, q in zip(
-            rows, positions, drafts.tolist(), scores.softmax(-1), strict=True
+            how.rows, how.positions, drafts.tolist(), scores.softmax(-1), strict=True
         ):
             self.proposals[id(row)][1][position] = draft, q
         return drafts
@@ -78,13 +77,11 @@ class RejectionSampler(DraftSampler):
     theorem 3.5; Chen et al. 2023 (arXiv 2302.01318).
     """
 
-    def draw(
-        self, logits: Tensor, peaks: Tensor, rows: Sequence[SamplingRow], positions: Sequence[int]
-    ) -> Tensor:
-        scores, keys = candidates(logits, peaks, rows), keys_of(rows, positions, logits.device)
+    def draw(self, logits: Tensor, peaks: Tensor, how: Draw) -> Tensor:
+        scores, keys = candidates(logits, peaks, how.limits), how.keys
         found = [
             self.proposals[id(row)][1].get(position) if id(row) in self.proposals else None
-            for row, position in zip(rows, positions, strict=True)
+            for row, position in zip(how.rows, how.positions, strict=True)
         ]
         at = [n for n, proposal in enumerate(found) if proposal is not None]
         if at:

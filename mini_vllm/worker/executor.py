@@ -7,6 +7,7 @@ determine_available_memory, initialize_from_config, execute_model).
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -28,6 +29,13 @@ class Executor(ABC):
 
     def __init__(self, config: "EngineConfig") -> None:
         self.config = config
+
+    @classmethod
+    def with_defaults(cls, config: "EngineConfig", may_run_ahead: bool) -> "EngineConfig":
+        """The config with what pays on this device where it says None. may_run_ahead: whether the
+        scheduler can decide a step before the one before it has ended.
+        """
+        return config
 
     @abstractmethod
     def load(self) -> ModelInfo:
@@ -60,17 +68,21 @@ class Executor(ABC):
 
 
 class InProcessExecutor(Executor):
-    """A step has run when execute() returns; with async_scheduling it runs in a thread."""
+    """A step has run when execute() returns; with async_scheduling one thread begins steps, and
+    another one waits for what came of them."""
 
     def __init__(self, config: "EngineConfig") -> None:
         super().__init__(config)
-        self._thread = ThreadPoolExecutor(1, "steps") if config.async_scheduling else None
+        self._thread = self._reader = None
+        if config.async_scheduling:
+            self._thread, self._reader = (ThreadPoolExecutor(1, name) for name in ("steps", "read"))
         self.feed = self._make_feed()
         self._lost: set[str] = set()  # requests of a step that failed: its news did not arrive
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
-        if self._thread is not None:
-            return self._thread.submit(self._run_fed, step)
+        if self._thread is not None and self._reader is not None:
+            begun = self._thread.submit(self._begin, step)
+            return self._reader.submit(lambda: begun.result()())
         future: Future[StepOutput] = Future()
         try:
             refuse_unknown_tokens(step)
@@ -79,18 +91,26 @@ class InProcessExecutor(Executor):
             future.set_exception(error)
         return future
 
-    def _run_fed(self, step: StepInput) -> StepOutput:
-        """Run a step that was decided before the tokens of the one before it were known."""
+    def _begin(self, step: StepInput) -> Callable[[], StepOutput]:
+        """Begin a step that was decided before the tokens of the one before it were known."""
         refuse_unknown_tokens(step)
         lost = self._lost
         lost.difference_update([*lost] if step.forget_all else step.new_rows)
         if not lost.isdisjoint(step.req_ids):  # it would write into blocks that are not its own
             raise RuntimeError("the step before it, which has some of its requests, has failed")
         lost.update(step.req_ids)
+        collect = self.launch(step)
+        lost.difference_update(step.req_ids)
+        return collect
+
+    def launch(self, step: StepInput) -> Callable[[], StepOutput]:
+        """Begin a step, which may have placeholders. What is returned waits for what came of it.
+
+        Here the step has ended by then. An executor whose device keeps the tokens returns earlier.
+        """
         step = self.feed.fill(step)
         result = self.feed.take_in(step, self.run(step))
-        lost.difference_update(step.req_ids)
-        return result
+        return lambda: result
 
     def _make_feed(self) -> "Feed":
         from mini_vllm.worker.feed import DraftingFeed, Feed
@@ -116,8 +136,9 @@ class InProcessExecutor(Executor):
 
     def shutdown(self) -> None:
         """The memory goes with the object."""
-        if self._thread is not None:
-            self._thread.shutdown()
+        for thread in (self._thread, self._reader):
+            if thread is not None:
+                thread.shutdown()
 
 
 def refuse_unknown_tokens(step: StepInput) -> None:

@@ -18,7 +18,8 @@ from mini_vllm.models.config_fields import HFConfig
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.linear import is_packed
 from mini_vllm.models.registry import META, load_model
-from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.offload.hybrid.layout import KVCacheLayout, layout_of
+from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import LayerKVSpec, ModelInfo
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.memory import max_positions
@@ -30,6 +31,7 @@ class Form:
     before.
 
     max_model_len: tokens, which the KV cache beside the weights has room for; 0 where none is.
+    layout: which layers share blocks.
     """
 
     dtype: torch.dtype
@@ -37,6 +39,7 @@ class Form:
     weight_bytes: int
     free_bytes: int
     max_model_len: int
+    layout: KVCacheLayout
 
     @property
     def fits(self) -> bool:
@@ -48,7 +51,7 @@ class Form:
         """What it takes of what there is."""
         return (
             f"{self.weight_bytes:,} of {self.free_bytes:,} bytes that are available; "
-            f"max_model_len {self.max_model_len:,}"
+            f"max_model_len {self.max_model_len:,}{self.layout.describe(self.max_model_len)}"
         )
 
     def __str__(self) -> str:
@@ -101,15 +104,16 @@ class Target:
         """What a model on the meta device will take, once it is loaded."""
         dtype = model.embed_tokens.weight.dtype
         weights = weight_bytes(model, self.device)
-        left = available_bytes(self.config, self.hf_config, dtype, self.device, weights)
-        num_tokens = left // info_of(model).bytes_per_token - self.config.block_size  # a null block
-        longest = self.config.max_model_len or max_positions(self.hf_config)
+        config = self.config
+        layout = layout_of(
+            info_of(model).kv_specs, config.block_size, config.max_num_batched_tokens
+        )
+        max_model_len = layout.fit(
+            available_bytes(config, self.hf_config, dtype, self.device, weights),
+            config.max_model_len or max_positions(self.hf_config),
+        )
         return Form(
-            dtype,
-            model.quantization,
-            weights,
-            free_memory(self.device),
-            max(0, min(num_tokens, longest)),
+            dtype, model.quantization, weights, free_memory(self.device), max_model_len, layout
         )
 
     def _outline(self, dtype: torch.dtype, quantization: str | None) -> DecoderModel:
@@ -149,9 +153,8 @@ def weight_bytes(model: DecoderModel, device: torch.device) -> int:
 
 def info_of(model: DecoderModel) -> ModelInfo:
     """What an engine has to know of a model."""
-    size = model.embed_tokens.weight.dtype.itemsize
-    specs = [
-        LayerKVSpec(spec.num_kv_heads, spec.head_dim, size, spec.sliding_window)
+    specs = tuple(
+        LayerKVSpec(spec.num_kv_heads, spec.head_dim, spec.dtype.itemsize, spec.sliding_window)
         for spec in model.attention_specs
-    ]
-    return ModelInfo(model.vocab_size, tuple(specs))
+    )
+    return ModelInfo(model.vocab_size, specs)

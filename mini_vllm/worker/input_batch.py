@@ -1,13 +1,13 @@
 """InputBatch: what the runner remembers of its requests, so that a step needs to bring only what is
 new.
 
-Block tables, sampling rows and, for penalties, tokens live here from the step in which a request is
-new until the step that names it among the finished ones. Laying a step out for the model is
+Block tables and, in a SamplingTable, what sampling needs live here from the step in which a request
+is new until the step that names it among the finished ones. Laying a step out for the model is
 arithmetic on what is remembered here. Source: InputBatch (vllm/v1/worker/gpu_input_batch.py) and
 MultiGroupBlockTable (vllm/v1/worker/block_table.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
@@ -20,8 +20,13 @@ from mini_vllm.attention import AttentionMetadata
 from mini_vllm.attention.metadata import refuse_too_long, to_device
 from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
+from mini_vllm.worker.feed import PLACEHOLDER
+from mini_vllm.worker.sampling.table import SamplingTable
 
 Array = npt.NDArray[np.int32]
+
+
+NONE_FED = np.zeros((2, 0), np.int64)
 
 
 class PackedStep(NamedTuple):
@@ -31,6 +36,8 @@ class PackedStep(NamedTuple):
     metadata: list[AttentionMetadata]  # of each group of layers: they differ in the block tables
     sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
     sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
+    # [2, n]: tokens that only the device knows, and the rows of the SamplingTable that have them
+    fed: npt.NDArray[np.int64] = NONE_FED
 
 
 class BlockTables:
@@ -85,19 +92,30 @@ class BlockTables:
 class InputBatch:
     """The requests that one runner knows. Block tables are by group of layers."""
 
-    def __init__(self, block_size: int, device: torch.device, num_groups: int = 1) -> None:
+    def __init__(
+        self,
+        block_size: int,
+        device: torch.device,
+        num_groups: int = 1,
+        sampling_device: torch.device | None = None,
+    ) -> None:
+        """device: of what pack() makes; sampling_device: where tokens are sampled, if elsewhere."""
         self.block_size = block_size
         self.device = device
         self.num_groups = num_groups
+        self.sampling = SamplingTable(sampling_device or device)
         self.clear()
 
     def clear(self) -> None:
         """Forget every request."""
         self.block_tables = [BlockTables() for _ in range(self.num_groups)]
-        self.sampling_rows: dict[str, SamplingRow] = {}
-        self.token_ids: dict[str, list[int]] = {}  # of requests with penalties, all that are known
         self._rows: dict[str, int] = {}
         self._free_rows: list[int] = []
+
+    @property
+    def sampling_rows(self) -> Mapping[str, SamplingRow]:
+        """How each request samples."""
+        return self.sampling.rows
 
     def __contains__(self, request_id: object) -> bool:
         return request_id in self._rows
@@ -110,17 +128,16 @@ class InputBatch:
             self.clear()
         for request_id in step.finished_req_ids:
             self._remove(request_id)
-        for request_id, sampling_row in step.new_rows.items():
+        for request_id in step.new_rows:
             self._remove(request_id)
-            self._add(request_id, sampling_row)
+            self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)
         if step.new_block_ids:
             rows = [self._rows[request_id] for request_id in step.new_block_ids]
             for group, tables in zip(
                 self.block_tables, zip(*step.new_block_ids.values(), strict=True), strict=True
             ):
                 group.append(rows, tables)
-        if self.token_ids:
-            self._extend_tokens(step)
+        self.sampling.update(step)
 
     def pack(self, step: StepInput) -> PackedStep:
         """Lay the chunks of a step end to end.
@@ -147,6 +164,8 @@ class InputBatch:
         owner = ends.searchsorted(sample_rows, side="right")
         positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
         token_ids = np.array(step.token_ids, np.int64)
+        fed = self._fed(step, token_ids, ends)
+        token_ids[fed[0]] = 0
         assert token_ids.min(initial=0) >= PADDING, (
             f"token id {token_ids.min()} stands for no token"
         )
@@ -156,27 +175,29 @@ class InputBatch:
             metadata,
             to_device(sample_rows, self.device),
             (positions + 1).tolist(),
+            fed,
         )
+
+    def _fed(
+        self, step: StepInput, token_ids: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Where chunks end with a token that a step in flight samples, and whose it is."""
+        (chunks,) = (token_ids[ends - 1] == PLACEHOLDER).nonzero()
+        rows = [self.sampling.row_of[step.req_ids[i]] for i in chunks.tolist()]
+        return np.array([ends[chunks] - 1, rows], np.int64)
 
     def known_token_ids(
         self, request_ids: Sequence[str], positions: Sequence[int]
     ) -> dict[int, list[int]]:
         """By index: all tokens before that position, for each request whose penalties look at
-        them.
+        them. The sampler reads them on the device; this waits for it.
         """
-        if not self.token_ids:
-            return {}
+        looking_back = self.sampling.looking_back
         return {
-            i: self.token_ids[request_id][:position]
+            i: self.sampling.tokens[looking_back[request_id], :position].tolist()
             for i, (request_id, position) in enumerate(zip(request_ids, positions, strict=True))
-            if request_id in self.token_ids
+            if request_id in looking_back
         }
-
-    def _add(self, request_id: str, sampling_row: SamplingRow) -> None:
-        self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)
-        self.sampling_rows[request_id] = sampling_row
-        if sampling_row.params.looks_back:
-            self.token_ids[request_id] = list(sampling_row.token_ids)
 
     def _remove(self, request_id: str) -> None:
         row = self._rows.pop(request_id, None)
@@ -185,17 +206,3 @@ class InputBatch:
         self._free_rows.append(row)
         for tables in self.block_tables:
             tables.clear(row)
-        del self.sampling_rows[request_id]
-        self.token_ids.pop(request_id, None)
-
-    def _extend_tokens(self, step: StepInput) -> None:
-        """The tokens of this step's chunks: known ones, and drafts, which a later step overwrites
-        if wrong.
-        """
-        end = 0
-        for request_id, start, n in zip(
-            step.req_ids, step.num_computed_tokens, step.num_scheduled_tokens, strict=True
-        ):
-            end += n
-            if request_id in self.token_ids:
-                self.token_ids[request_id][start : start + n] = step.token_ids[end - n : end]

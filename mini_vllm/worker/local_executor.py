@@ -2,7 +2,9 @@
 vllm/v1/executor/uniproc_executor.py.
 """
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import torch
@@ -13,7 +15,7 @@ from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
-from mini_vllm.models.shard import WHOLE, Shard
+from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.batch_invariant import BatchInvariant
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
@@ -35,6 +37,18 @@ class LocalExecutor(InProcessExecutor):
         super().__init__(config)
         self.shard = shard
 
+    @classmethod
+    def with_defaults(cls, config: EngineConfig, may_run_ahead: bool) -> EngineConfig:
+        """On a GPU steps are recorded, and decided one step ahead."""
+        if pick_device(config.device).type == "cpu":
+            return config
+        ahead, mode = config.async_scheduling, config.cudagraph_mode
+        return replace(
+            config,
+            async_scheduling=may_run_ahead if ahead is None else ahead,
+            cudagraph_mode=mode or "full_and_piecewise",
+        )
+
     def load(self) -> ModelInfo:
         config, path = self.config, resolve_model(self.config.model)
         self.hf_config = for_length(load_hf_config(path), config.max_model_len)
@@ -47,8 +61,12 @@ class LocalExecutor(InProcessExecutor):
             batch_invariant=config.batch_invariant,
         )
         self.products = nullcontext()
+        if self.device.type == "cuda":  # kernels are launched on the current device of a thread
+            torch.cuda.set_device(self.device)
+            self.products = torch.cuda.device(self.device)
         if config.batch_invariant:
-            chosen = config.quantization, self.attention_backend.name, config.cudagraph_mode
+            mode = config.cudagraph_mode or "none"
+            chosen = config.quantization, self.attention_backend.name, mode
             config.require(
                 "batch_invariant",
                 chosen == (None, "c", "none"),
@@ -87,7 +105,7 @@ class LocalExecutor(InProcessExecutor):
                 dtype=self.dtype,
                 device=self.device,
                 num_cpu_blocks=plan.num_cpu_blocks,
-                layer_groups=plan.layer_groups,
+                layer_groups=plan.layout.layer_groups,
             )
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(
@@ -100,6 +118,16 @@ class LocalExecutor(InProcessExecutor):
     def run(self, step: StepInput) -> StepOutput:
         with self.products:
             return self.runner.execute(step)
+
+    def launch(self, step: StepInput) -> Callable[[], StepOutput]:
+        """The device keeps the tokens that the next step begins with.
+
+        Drafts are made of tokens that the host knows.
+        """
+        if self.config.speculative:
+            return super().launch(step)
+        with self.products:
+            return self.runner.launch(step)
 
     def synchronize(self) -> None:
         if self.device.type == "cuda":

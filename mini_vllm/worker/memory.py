@@ -22,7 +22,7 @@ from mini_vllm.errors import (
     shown,
 )
 from mini_vllm.models.config_fields import HFConfig
-from mini_vllm.step import ModelInfo
+from mini_vllm.offload.hybrid.layout import ONE_GROUP, KVCacheLayout
 
 # main memory is shared with other programs
 MAX_CPU_KV_CACHE_BYTES = 4 << 30
@@ -44,12 +44,8 @@ class KVCachePlan:
     bytes_per_block: int
     num_cpu_blocks: int = 0
     """Blocks of main memory to swap to; 0 where the scheduler never swaps."""
-    layer_groups: tuple[int, ...] = ()
-    """The group of each layer, whose block tables it uses; () is one group for all."""
-
-    @property
-    def num_slots(self) -> int:
-        return (self.num_blocks - 1) * self.block_size
+    layout: KVCacheLayout = ONE_GROUP
+    """Which layers share block tables and memory."""
 
     def check(self, free_on_device: int, free_on_host: int, *, is_shared: bool) -> None:
         """Raise KVCacheTooLargeError before memory is taken that is not there. All in bytes.
@@ -69,23 +65,25 @@ class KVCachePlan:
                     f"{needed:,} bytes, {left:,} are free: {left // self.bytes_per_block:,} blocks "
                     "would fit"
                 )
-            taken += needed if is_shared else 0
+            taken += needed * is_shared
 
     def __str__(self) -> str:
-        mib = self.num_blocks * self.bytes_per_block / (1 << 20)
         return (
             f"KV cache: {self.num_blocks - 1:,} blocks x {self.block_size} tokens = "
-            f"{self.num_slots:,} tokens "
-            f"({mib:,.1f} MiB); max_model_len {self.max_model_len:,}: "
-            f"room for {self.num_slots / self.max_model_len:.1f} requests of that length"
+            f"{(self.num_blocks - 1) * self.block_size:,} tokens "
+            f"({self.num_blocks * self.bytes_per_block / (1 << 20):,.1f} MiB); "
+            f"max_model_len {self.max_model_len:,}: "
+            f"room for {(self.num_blocks - 1) / self.layout.num_blocks(self.max_model_len):.1f} "
+            "requests of that length"
             + (f"; {self.num_cpu_blocks:,} blocks to swap to" if self.num_cpu_blocks else "")
+            + self.layout.describe(self.max_model_len)
         )
 
 
 def plan_kv_cache(
     config: EngineConfig,
     hf_config: HFConfig,
-    info: ModelInfo,
+    layout: KVCacheLayout,
     available_bytes: Callable[[], int],
     *,
     may_swap: bool = False,
@@ -93,7 +91,8 @@ def plan_kv_cache(
     """Size the KV cache after the weights are loaded. available_bytes is asked only if the config
     sets no size.
 
-    may_swap: whether the KV cache manager has a use for blocks in main memory.
+    layout: which layers share blocks. may_swap: whether the KV cache manager has a use for blocks
+    in main memory.
 
     Raises InvalidParameterError for a max_model_len beyond the model's, KVCacheTooSmallError for a
     budget of less than 2 blocks.
@@ -113,12 +112,11 @@ def plan_kv_cache(
             own_limit,
             own_limit,
         )
-    per_block = info.bytes_per_token * config.block_size
-    if config.num_kv_blocks is not None:
-        num_blocks = config.num_kv_blocks
-    else:
+    per_block = layout.bytes_per_block
+    num_blocks = config.num_kv_blocks
+    if num_blocks is None:
         budget = config.kv_cache_memory_bytes or available_bytes()
-        most_useful = config.max_num_seqs * -(-max_model_len // config.block_size) + 1
+        most_useful = config.max_num_seqs * layout.num_blocks(max_model_len) + 1
         num_blocks = min(budget // per_block, most_useful)
         if num_blocks < 2:
             raise KVCacheTooSmallError(
@@ -128,11 +126,13 @@ def plan_kv_cache(
                 f"({config.gpu_memory_utilization}) or "
                 "kv_cache_memory_bytes"
             )
-    max_model_len = min(max_model_len, (num_blocks - 1) * config.block_size)
+    max_model_len = min(max_model_len, layout.num_tokens(num_blocks - 1))
     num_cpu_blocks = config.num_cpu_blocks
     if num_cpu_blocks is None:
-        num_cpu_blocks = min(num_blocks - 1, SWAP_SPACE_BYTES // per_block) if may_swap else 0
-    return KVCachePlan(num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks)
+        num_cpu_blocks = may_swap * min(num_blocks - 1, SWAP_SPACE_BYTES // per_block)
+    return KVCachePlan(
+        num_blocks, config.block_size, max_model_len, per_block, num_cpu_blocks, layout
+    )
 
 
 def max_positions(hf_config: HFConfig) -> int:
@@ -161,8 +161,7 @@ def for_length(hf_config: HFConfig, max_model_len: int | None) -> HFConfig:
     (vLLM: Phi3LongRoPEScaledRotaryEmbedding).
     """
     scaling = getattr(hf_config, "rope_parameters", None) or {}
-    asked = max_model_len or 0
-    if scaling.get("rope_type") != "longrope" or asked <= max_positions(hf_config):
+    if scaling.get("rope_type") != "longrope" or (max_model_len or 0) <= max_positions(hf_config):
         return hf_config
     stretched: Any = copy(hf_config)
     stretched.rope_parameters = scaling | {"short_factor": scaling["long_factor"]}
@@ -193,8 +192,8 @@ def left_in_group(root: Path) -> int:
     for each in (group, *group.parents):
         limit = each / "memory.max"
         if limit.exists() and (most := limit.read_text().strip()) != "max":
-            used = int((each / "memory.current").read_text())
             stat = dict(line.split() for line in (each / "memory.stat").read_text().splitlines())
+            used = int((each / "memory.current").read_text())
             left = min(left, max(0, int(most) - used + int(stat["inactive_file"])))
     return left
 

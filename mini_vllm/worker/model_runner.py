@@ -7,26 +7,32 @@ which blocks are whose is the scheduler's business. Source: vllm/v1/worker/gpu_m
 (_update_states, _prepare_inputs, execute_model).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionBackend, PagedAttention
+from mini_vllm.attention.metadata import to_device
 from mini_vllm.errors import ConnectorMissingError
 from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.offload.hybrid.layout import tensors_of_layers
 from mini_vllm.spec_decode.verify import accept
-from mini_vllm.step import PromptLogprobs, SampledToken, StepInput, StepOutput
+from mini_vllm.step import PromptLogprobs, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.input_batch import InputBatch, PackedStep
-from mini_vllm.worker.sampler import Sampler, gather_logprobs
+from mini_vllm.worker.sampler import Pending, Sampler
+from mini_vllm.worker.sampling.logprobs import gather_logprobs
 
 # For each byte of a mask the most that its 8 logits may be. A minimum takes a tenth of the time of
 # masked_fill_.
 CAPS = torch.tensor(
     [[torch.inf if byte >> bit & 1 else -torch.inf for bit in range(8)] for byte in range(256)]
 )
+Collect = Callable[[], StepOutput]  # waits for what came of a step
 PROMPT_ROWS = 64  # of logits, for the log-probabilities of a prompt
 
 
@@ -48,8 +54,10 @@ class ModelRunner:
         layer_groups: Sequence[int] = (),
     ) -> None:
         """layer_groups: the group of each layer, whose block tables it uses; () is one group for
-        all.
+        all. Layer i of every group has its keys and values in tensor i, since a block is in use by
+        one group at a time.
         """
+        tensors = tensors_of_layers(layer_groups, model.num_layers)
         self.model = model
         self.attention_backend = attention_backend
         self.block_size = block_size
@@ -58,7 +66,7 @@ class ModelRunner:
         self.layer_groups = layer_groups
         self.batch = InputBatch(block_size, device, max(layer_groups, default=0) + 1)
         self.cache_engine = CacheEngine(
-            model.num_layers,
+            max(tensors) + 1,
             (block_size, model.num_kv_heads, model.head_dim),
             num_blocks=num_blocks,
             num_cpu_blocks=num_cpu_blocks,
@@ -66,12 +74,16 @@ class ModelRunner:
             device=device,
             stride_order=attention_backend.stride_order,
         )
-        self.kv_caches = self.cache_engine.kv_caches
+        self.kv_caches = [self.cache_engine.kv_caches[tensor] for tensor in tensors]  # by layer
+
+    def execute(self, step: StepInput) -> StepOutput:
+        """launch(), and wait for what comes of it."""
+        return self.launch(step)()
 
     @torch.inference_mode()
-    def execute(self, step: StepInput) -> StepOutput:
+    def launch(self, step: StepInput) -> Collect:
         """Take in what is new, move blocks, compute every chunk, and sample from the rows that are
-        asked for.
+        asked for. The device may still be at it; what is returned waits for it.
 
         KVPlan.connector is for an executor with a worker side of that connector, which does the
         work and takes it out of the plan. Raises ConnectorMissingError if it is still there, before
@@ -86,7 +98,7 @@ class ModelRunner:
         self.cache_engine.swap_in(step.kv.swap_in)
         self.cache_engine.copy(step.kv.copy)
         if not step.req_ids:
-            return StepOutput()
+            return StepOutput
         packed = self.batch.pack(step)
         return self._sample_from(step, packed, self._forward(packed))
 
@@ -95,6 +107,7 @@ class ModelRunner:
 
         A subclass may replay what it has recorded.
         """
+        self._feed(packed, packed.input_ids)
         attend = PagedAttention(
             self.attention_backend,
             self.kv_caches,
@@ -104,17 +117,28 @@ class ModelRunner:
         )
         return self.model.forward(packed.input_ids, packed.metadata[0].positions, attend)
 
-    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> StepOutput:
+    def _feed(self, packed: PackedStep, input_ids: Tensor) -> None:
+        """Put the tokens that the host does not know into input_ids [T], on the device."""
+        if len(packed.fed):
+            places, rows = to_device(packed.fed, self.device)
+            last = self.batch.sampling.last_token_ids.index_select(0, rows)
+            input_ids.index_copy_(0, places, last)
+
+    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> Collect:
         """Logits of the rows that are asked for, masks, and a token from each."""
         prompt_logprobs = self._prompt_logprobs(step, hidden) if step.prompt_targets else {}
         if not step.sample_req_ids:
-            return StepOutput(prompt_logprobs=prompt_logprobs)
+            return partial(StepOutput, prompt_logprobs=prompt_logprobs)
         logits = self.model.compute_logits(hidden[packed.sample_rows])
         if step.masks:
             apply_masks(logits, step.sample_req_ids, step.masks)
-        return replace(
-            accept(step, self._sample(step, packed, logits)), prompt_logprobs=prompt_logprobs
-        )
+        pending = self._sample(step, packed, logits)
+
+        def collect() -> StepOutput:
+            sampled = self.sampler.collect(pending)
+            return replace(accept(step, sampled), prompt_logprobs=prompt_logprobs)
+
+        return collect
 
     def _prompt_logprobs(self, step: StepInput, hidden: Tensor) -> dict[str, PromptLogprobs]:
         """How likely the tokens of prompts are.
@@ -137,12 +161,11 @@ class ModelRunner:
             row += n
         return found
 
-    def _sample(
-        self, step: StepInput, packed: PackedStep, logits: Tensor
-    ) -> list[SampledToken | str]:
-        rows = [self.batch.sampling_rows[request_id] for request_id in step.sample_req_ids]
-        known_token_ids = self.batch.known_token_ids(step.sample_req_ids, packed.sample_positions)
-        return self.sampler.sample_each(logits, rows, packed.sample_positions, known_token_ids)
+    def _sample(self, step: StepInput, packed: PackedStep, logits: Tensor) -> Pending:
+        table = self.batch.sampling
+        pending = self.sampler.launch(logits, table, step.sample_req_ids, packed.sample_positions)
+        table.last_token_ids.index_copy_(0, pending.batch.places, pending.token_ids)
+        return pending
 
 
 def apply_masks(
@@ -159,16 +182,12 @@ def apply_masks(
         for i, request_id in enumerate(req_ids)
         if request_id in upcoming
     ]
-    rows = [i for i, mask in found if mask is not None]
-    packed = [mask for _, mask in found if mask is not None]
-    if rows:
-        packed_bytes = (
-            torch.frombuffer(bytearray(b"".join(packed)), dtype=torch.uint8).to(logits.device).int()
-        )
-        caps = (
-            CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes).view(len(rows), -1)
-        )
-        allowed = logits if len(rows) == len(logits) else logits[rows]
-        torch.minimum(allowed, caps[:, : logits.shape[1]], out=allowed)
-        if allowed is not logits:
-            logits[rows] = allowed
+    rows = np.array([i for i, mask in found if mask is not None], np.int64)
+    packed = b"".join(mask for _, mask in found if mask is not None)
+    if len(rows):
+        # index_select takes int32, and one upload from pinned memory needs no wait
+        packed_bytes = to_device(np.frombuffer(packed, np.uint8).astype(np.int32), logits.device)
+        caps = CAPS.to(logits.device, logits.dtype).index_select(0, packed_bytes)
+        caps = caps.view(len(rows), -1)[:, : logits.shape[1]]
+        at = to_device(rows, logits.device)
+        logits.index_copy_(0, at, torch.minimum(logits.index_select(0, at), caps))

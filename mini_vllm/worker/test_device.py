@@ -12,10 +12,12 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from mini_vllm import EngineConfig, LLMEngine
 from mini_vllm.errors import InvalidParameterError, UnsupportedModelError
 from mini_vllm.models.checkpoint import load_hf_config
 from mini_vllm.worker.cache_engine import CacheEngine
 from mini_vllm.worker.device import pick_dtype
+from mini_vllm.worker.local_executor import LocalExecutor
 
 
 @pytest.fixture
@@ -114,3 +116,40 @@ def test_no_pairs_are_no_work() -> None:
         move([])
     assert contents(engine.kv_caches) == before
     assert contents(engine.cpu_caches) == [[0] * 3] * 2
+
+
+@pytest.mark.parametrize("device", ["cuda", "cuda:1", "auto"])
+def test_on_a_gpu_steps_are_recorded_and_decided_ahead(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No GPU is needed to decide it, and what was asked for is left."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    config = EngineConfig("tiny", device=device)
+    chosen = LocalExecutor.with_defaults(config, True)
+    assert (chosen.async_scheduling, chosen.cudagraph_mode) == (True, "full_and_piecewise")
+    assert not LocalExecutor.with_defaults(config, False).async_scheduling
+    asked = EngineConfig("tiny", device=device, async_scheduling=False, cudagraph_mode="none")
+    assert LocalExecutor.with_defaults(asked, True) == asked
+
+
+def test_on_a_cpu_nothing_is_recorded_or_ahead_unless_asked_for() -> None:
+    engine = LLMEngine(EngineConfig("tiny", device="cpu", num_kv_blocks=10))
+    assert not engine.config.async_scheduling
+    assert type(engine.executor) is LocalExecutor
+
+
+@pytest.mark.parametrize("options", [{"speculative": "suffix"}, {"scheduler": "sequence_group"}])
+def test_what_cannot_be_ahead_is_not_by_default(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def note(config: EngineConfig, may_run_ahead: bool) -> EngineConfig:
+        asked.append(may_run_ahead)
+        return config
+
+    monkeypatch.setattr(LocalExecutor, "with_defaults", note)
+    LLMEngine(EngineConfig("tiny", num_kv_blocks=10, **options))
+    LLMEngine(EngineConfig("tiny", num_kv_blocks=10))
+    assert asked == [False, True]

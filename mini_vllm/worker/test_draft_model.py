@@ -22,7 +22,8 @@ from mini_vllm.params import SamplingParams  # noqa: E402
 from mini_vllm.step import SamplingRow  # noqa: E402
 from mini_vllm.worker.draft_model import DraftSampler, Proposals, RejectionSampler  # noqa: E402
 from mini_vllm.worker.executor import Executor  # noqa: E402
-from mini_vllm.worker.sampler import candidates  # noqa: E402
+from mini_vllm.worker.sampler import Draw  # noqa: E402
+from mini_vllm.worker.sampling.candidates import Limits, candidates, limits_of  # noqa: E402
 
 TEXTS = [
     "A KV cache block is",
@@ -222,6 +223,12 @@ def p_value(counts: Any, expected: Any) -> float:
     )
 
 
+def limits_by(params: SamplingParams, num_rows: int) -> Limits:
+    """Those of so many equal rows."""
+    numbers = torch.tensor([params.temperature, params.min_p, params.top_k, params.top_p]).double()
+    return limits_of([SamplingRow(params)], numbers.unsqueeze(1).expand(-1, num_rows))
+
+
 def draw_with_drafts(
     params: SamplingParams, target: Any, drafter: Any, num_draws: int
 ) -> tuple[Any, Any, float]:
@@ -232,16 +239,18 @@ def draw_with_drafts(
     for start in range(0, num_draws, size):
         rows = [SamplingRow(params, seed) for seed in range(start, min(start + size, num_draws))]
         proposals: Proposals = {id(row): (row, {}) for row in rows}
-        places = [5] * len(rows)
+        keys = torch.tensor([row.key(5) for row in rows])
+        how = Draw(rows, [5] * len(rows), keys, limits_by(params, len(rows)))
         drafts = DraftSampler(proposals).draw(
-            drafter.expand(len(rows), -1), drafter.max().expand(len(rows)), rows, places
+            drafter.expand(len(rows), -1), drafter.max().expand(len(rows)), how
         )
         taken = RejectionSampler(proposals).draw(
-            target.expand(len(rows), -1), target.max().expand(len(rows)), rows, places
+            target.expand(len(rows), -1), target.max().expand(len(rows)), how
         )
         counts += torch.bincount(taken, minlength=len(target))
         num_accepted += int((drafts == taken).sum())
-    p = candidates(target.unsqueeze(0), target.max().unsqueeze(0), rows[:1]).softmax(-1)[0].double()
+    scores = candidates(target.unsqueeze(0), target.max().unsqueeze(0), limits_by(params, 1))
+    p = scores.softmax(-1)[0].double()
     return counts, p * num_draws, num_accepted / num_draws
 
 

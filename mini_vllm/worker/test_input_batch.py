@@ -161,7 +161,7 @@ def test_nothing_of_a_finished_request_stays() -> None:
     take(batch, StepInput.of([Chunk("a", (1,), 0, ((3,),)), Chunk("b", (1,), 0, ((4,),))], rows))
     batch.update(StepInput(finished_req_ids=("a", "nobody")))
     assert ("a" in batch, "b" in batch) == (False, True)
-    assert not batch.token_ids
+    assert not batch.sampling.looking_back
     with pytest.raises(KeyError, match="'a'"):
         batch.pack(StepInput.of([Chunk("a", (1,), 1)]))
     batch.update(StepInput(finished_req_ids=("b",)))

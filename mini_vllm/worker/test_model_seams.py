@@ -28,8 +28,8 @@ from mini_vllm.models.layers import norm_c
 from mini_vllm.models.layers.linear import Linear
 from mini_vllm.models.layers.mlp import GatedMLP
 from mini_vllm.models.qwen3 import Qwen3ForCausalLM
-from mini_vllm.models.shard import Communicator, Shard
 from mini_vllm.models.weights import WeightLoader
+from mini_vllm.parallel.shard import Communicator, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor, InProcessExecutor
 from mini_vllm.worker.input_batch import PackedStep
@@ -81,12 +81,16 @@ class Member(Communicator):
         self.meeting, self.rank = meeting, rank
 
     def all_reduce(self, x: Tensor) -> Tensor:
+        total = self.all_gather(x).sum(0)
+        self.meeting.num_sums += self.rank == 0
+        return total
+
+    def all_gather(self, x: Tensor) -> Tensor:
         self.meeting.terms[self.rank] = x
         self.meeting.barrier.wait()
-        total = sum(self.meeting.terms[rank] for rank in sorted(self.meeting.terms))
+        gathered = torch.stack([self.meeting.terms[rank] for rank in sorted(self.meeting.terms)])
         self.meeting.barrier.wait()
-        self.meeting.num_sums += self.rank == 0
-        return total  # type: ignore[return-value]
+        return gathered
 
 
 class TwoShards(InProcessExecutor):
@@ -113,8 +117,8 @@ class TwoShards(InProcessExecutor):
     def run(self, step: StepInput) -> StepOutput:
         self.meeting.num_sums = 0
         output: StepOutput = self.both("run", step)
-        # behind attention and behind the MLP
-        assert self.meeting.num_sums in (0, 2 * len(self.ranks[0].model.layers))
+        # behind the embedding, and in each layer behind attention and behind the MLP
+        assert self.meeting.num_sums in (0, 1 + 2 * len(self.ranks[0].model.layers))
         return output
 
     def shutdown(self) -> None:

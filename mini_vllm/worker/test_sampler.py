@@ -10,10 +10,9 @@ import torch
 from mini_vllm.errors import InvalidLogitsError
 from mini_vllm.params import SamplingParams
 from mini_vllm.step import Logprob, SamplingRow
-from mini_vllm.worker.sampler import Sampler, penalise, race, restrict, uniforms
-from mini_vllm.worker.sampler import _keep_min_p as keep_min_p
-from mini_vllm.worker.sampler import _keep_top_k as keep_top_k
-from mini_vllm.worker.sampler import _keep_top_p as keep_top_p
+from mini_vllm.worker.sampler import Sampler, race, uniforms
+from mini_vllm.worker.sampling.candidates import candidates, limits_of
+from mini_vllm.worker.sampling.logits import edits_of, penalise
 
 INF = float("inf")
 PINNED_KEY = 5083123361393330592
@@ -91,10 +90,14 @@ def oracle_support(logits, temperature, min_p, top_k, top_p):
 
 def support(logits, temperature, min_p, top_k, top_p):
     """The same by the sampler's own filters, row by row of [R, V]."""
-    scores = (logits - logits.amax(-1, keepdim=True)) / torch.tensor(temperature).unsqueeze(1)
-    restrict(scores, min_p, 0, keep_min_p)
-    restrict(scores, [k if k < logits.shape[1] else 0 for k in top_k], 0, keep_top_k)
-    restrict(scores, top_p, 1, keep_top_p)
+    names = ("temperature", "min_p", "top_k", "top_p")
+    numbers = [temperature, min_p, top_k, top_p]
+    rows = [
+        SamplingRow(SamplingParams(**dict(zip(names, row, strict=True))))
+        for row in zip(*numbers, strict=True)
+    ]
+    limits = limits_of(rows, torch.tensor(numbers, dtype=torch.float64))
+    scores = candidates(logits, logits.amax(-1), limits)
     return [set(row.nonzero().flatten().tolist()) for row in scores > -INF]
 
 
@@ -414,7 +417,10 @@ def test_penalties_are_the_plain_formula():
             output=output.tolist(),
         )
         changed = torch.from_numpy(logits)[None].clone()
-        penalise(changed, [row.how], {0: row.token_ids})
+        tokens = torch.tensor([[*row.token_ids, 7]])  # what follows is not known
+        num_tokens = torch.tensor([[len(row.token_ids), len(prompt)]])
+        penalties = torch.tensor([[repetition], [frequency], [presence]])
+        penalise(changed, edits_of([row.how], changed.device), tokens, num_tokens, penalties)
         assert changed.numpy()[0] == pytest.approx(wanted, abs=1e-5)
         assert sample(torch.from_numpy(logits)[None], [row]) == [int(wanted.argmax())]
 

@@ -21,14 +21,13 @@ import pytest
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.scheduler_interface import Step
-from mini_vllm.step import LayerKVSpec, ModelInfo, StepInput, StepOutput
+from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.memory import KVCachePlan
 
@@ -75,242 +74,6 @@ def add_random_requests(scheduler: Scheduler, rng: random.Random, max_tokens: in
         requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params))
         scheduler.add_request(requests[-1])
     return requests
-
-
-# --- groups of layers: full attention and a sliding window in one pool, under the Scheduler as it
-# is
-
-
-class WindowManager(KVCacheManager):
-    """A group whose layers see `window` tokens: blocks that no later token sees become the null
-    block.
-    """
-
-    window = 8
-
-    def num_skipped(self, num_tokens: int) -> int:
-        return max(num_tokens - self.window + 1, 0) // self.block_size
-
-    def longest_hit(self, request: Request, num_blocks: int) -> list[KVCacheBlock]:
-        """The longest prefix of at most num_blocks blocks whose window is cached."""
-        null, hashes = self.block_pool.null_block, self._block_hashes(request)
-        for n in range(num_blocks, 0, -1):
-            first = self.num_skipped(n * self.block_size)
-            tail = [self.block_pool.get_cached_block(block_hash) for block_hash in hashes[first:n]]
-            if all(tail):
-                return [null] * first + [block for block in tail if block]
-        return []
-
-    def drop_skipped(self, request: Request) -> None:
-        table, null = self._tables.get(request.request_id, []), self.block_pool.null_block
-        for i in range(min(self.num_skipped(request.num_computed_tokens), len(table))):
-            self.block_pool.touch([null])
-            self.block_pool.free_blocks([table[i]])
-            table[i] = null
-
-
-class HybridManager(KVCacheManager):
-    """Two managers in one pool; what it calls computed_blocks is a pair of lists, which no
-    scheduler looks into.
-    """
-
-    def __init__(self, num_blocks: int, block_size: int, **options: Any) -> None:
-        super().__init__(num_blocks, block_size, **options)
-        self.full = KVCacheManager(num_blocks, block_size, pool=self.block_pool, group=0, **options)
-        self.window = WindowManager(
-            num_blocks, block_size, pool=self.block_pool, group=1, **options
-        )
-        self.groups = (self.full, self.window)
-
-    def get_computed_blocks(self, request: Request) -> tuple[list[Any], int]:
-        blocks, _ = self.full.get_computed_blocks(request)
-        tail = self.window.longest_hit(request, len(blocks))
-        return ([(blocks[: len(tail)], tail)] if tail else []), len(tail) * self.block_size
-
-    def num_blocks_needed(
-        self, request: Request, num_tokens: int, computed_blocks: Sequence[Any] = ()
-    ) -> int:
-        parts = computed_blocks[0] if computed_blocks else ((), ())
-        return sum(
-            g.num_blocks_needed(request, num_tokens, part)
-            for g, part in zip(self.groups, parts, strict=True)
-        )
-
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
-    ) -> list[KVCacheBlock] | None:
-        parts: Any = computed_blocks[0] if computed_blocks else ((), ())
-        self.window.drop_skipped(request)
-        num_tokens = request.num_computed_tokens + len(parts[0]) * self.block_size + num_new_tokens
-        if self.num_blocks_needed(request, num_tokens, computed_blocks) > self.num_free_blocks:
-            return None
-        for part in parts:  # every group holds its hits before one of them takes new blocks
-            self.block_pool.touch(part)
-        for group, part in zip(self.groups, parts, strict=True):
-            assert group.allocate_slots(request, num_new_tokens, part) is not None
-            self.block_pool.free_blocks(part)
-        return []
-
-    def free(self, request: Request) -> None:
-        for group in self.groups:
-            group.free(request)
-
-    @classmethod
-    def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
-        windows = [spec.sliding_window for spec in kv_specs]
-        if {*windows} != {None, WindowManager.window}:
-            raise InvalidParameterError(
-                f"HybridManager needs layers with and without a window of {WindowManager.window}, "
-                f"got {windows}"
-            )
-        return tuple(int(window is not None) for window in windows)
-
-    def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
-        return tuple(n for group in self.groups for n in group.get_num_blocks(request_id))
-
-    def get_block_tables(
-        self, request_id: str, num_known: Sequence[int] = (0, 0)
-    ) -> tuple[tuple[int, ...], ...]:
-        return tuple(
-            table
-            for group, n in zip(self.groups, num_known, strict=True)
-            for table in group.get_block_tables(request_id, (n,))
-        )
-
-
-def check_conservation(kv: HybridManager, requests: Sequence[Request]) -> None:
-    """Each block is free or in as many tables as it is held; the null block is held by the pool,
-    too.
-    """
-    tables = [table for request in requests for table in kv.get_block_tables(request.request_id)]
-    held = Counter(block_id for table in tables for block_id in table)
-    held[0] += 1
-    assert [block.ref_cnt for block in kv.block_pool.blocks] == [
-        held[i] for i in range(kv.num_blocks)
-    ]
-    assert sorted(kv.free_block_ids()) == [i for i in range(kv.num_blocks) if not held[i]]
-
-
-@pytest.mark.slow
-def test_two_groups_of_layers_share_a_pool() -> None:
-    seen: Counter[str] = Counter()
-    for seed in range(100):
-        rng = random.Random(seed)
-        kv, contents = HybridManager(rng.randint(20, 36), 4), Contents()
-        budget = rng.choice((5, 16, 64))
-        scheduler = Scheduler(
-            kv,
-            max_num_seqs=4,
-            max_num_batched_tokens=budget,
-            max_model_len=36,
-            reserve_full_sequence=False,
-        )
-        requests = add_random_requests(scheduler, rng, max_tokens=12)
-        for _ in range(3000):
-            if not scheduler.has_unfinished_requests():
-                break
-            output = scheduler.schedule()
-            check_conservation(kv, requests)
-            ends = {
-                r: r.num_computed_tokens + output.num_scheduled_tokens[r.request_id]
-                for r in output.scheduled_requests
-            }
-            for group, manager in enumerate(kv.groups):
-                for request, end in ends.items():
-                    contents.write(
-                        manager,
-                        request,
-                        request.all_token_ids[request.num_computed_tokens : end],
-                        group,
-                    )
-                    seen["null blocks"] += kv.get_block_tables(request.request_id)[group].count(0)
-            for request, end in ends.items():
-                contents.check(kv.full, request, 0, end)
-                contents.check(
-                    kv.window,
-                    request,
-                    request.num_computed_tokens - kv.window.window + 1,
-                    end,
-                    group=1,
-                )
-            sampled = {
-                r.request_id: [rng.randrange(VOCABULARY)]
-                for r, end in ends.items()
-                if end == r.num_tokens
-            }
-            scheduler.update_from_output(output, sampled)
-            check_conservation(kv, requests)
-            seen["preemptions"] += len(output.preempted_req_ids)
-        assert all(request.is_finished for request in requests)
-        assert kv.num_free_blocks == kv.num_usable_blocks
-        seen["hits"] += (
-            scheduler.prefix_cache_stats.hits + scheduler.preempted_prefix_cache_stats.hits
-        )
-    assert min(seen[name] for name in ("hits", "preemptions", "null blocks")) > 100, seen
-
-
-@pytest.fixture(scope="module")
-def hybrid_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Qwen3 with random weights whose layers have a window of 8 and none, by turns."""
-    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    torch.manual_seed(5)
-    path = tmp_path_factory.mktemp("hybrid-qwen3")
-    config = transformers.Qwen3Config(
-        vocab_size=96, hidden_size=32, intermediate_size=48, num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2, head_dim=8, max_position_embeddings=128, initializer_range=0.3,
-        eos_token_id=7,
-        use_sliding_window=True, sliding_window=WindowManager.window,
-        layer_types=["sliding_attention", "full_attention"] * 2,
-    )  # fmt: skip
-    transformers.Qwen3ForCausalLM(config).save_pretrained(path)
-    return path
-
-
-def test_two_groups_of_layers_through_the_whole_engine(
-    hybrid_checkpoint: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The tokens of transformers, with chunks, shared prefixes and preemptions, and no block behind
-    the window.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM
-
-    from mini_vllm import LLM
-
-    rng = random.Random(1)
-    shared = [rng.randrange(10, 96) for _ in range(24)]
-    prompts = [
-        shared[:n] + [rng.randrange(10, 96) for _ in range(5)] for n in (24, 24, 0, 9, 24, 16)
-    ]
-    params = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
-    llm = LLM(
-        str(hybrid_checkpoint), dtype="float32", block_size=4, num_kv_blocks=60,
-        max_num_batched_tokens=16,
-        max_model_len=64, kv_cache_manager_cls=HybridManager,
-    )  # fmt: skip
-    found = [llm.generate(prompts, params) for _ in range(2)]
-    model = AutoModelForCausalLM.from_pretrained(hybrid_checkpoint, dtype=torch.float32)
-    model.generation_config.eos_token_id = None
-    for prompt, *outputs in zip(prompts, *found, strict=True):
-        expected = model.generate(torch.tensor([prompt]), max_new_tokens=24, do_sample=False)
-        for output in outputs:
-            assert output.outputs[0].token_ids == expected[0, len(prompt) :].tolist()
-    scheduler = llm.engine.scheduler
-    assert scheduler.prefix_cache_stats.hits > 0
-    assert scheduler.preempted_prefix_cache_stats.requests > 0
-    assert scheduler.kv_cache_manager.num_free_blocks == 59
-    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
-
-
-def test_a_model_without_the_groups_is_refused_by_name() -> None:
-    from mini_vllm import LLM
-
-    with pytest.raises(
-        InvalidParameterError,
-        match="HybridManager needs layers with and without a window of 8, got",
-    ):
-        LLM("tiny", kv_cache_manager_cls=HybridManager)
 
 
 # --- drafts: a proposer that is right in two of three cases ---------------------------------------
@@ -709,7 +472,7 @@ class WindowKVCacheManager(KVCacheManager):
     def max_tokens_alone(self) -> int:
         return 1 << 20
 
-    def num_tokens_reserved(self, request: Request) -> int:
+    def num_tokens_reserved(self, request: Request, num_tokens: int = 0) -> int:
         return min(request.num_tokens, self.num_usable_blocks * self.block_size)
 
     def allocate_slots(

@@ -80,7 +80,8 @@ class AsyncScheduler(ReferenceAsyncScheduler):
             alive = [each for each in begun.output.scheduled_requests if each.status is RequestStatus.RUNNING]
             for request in alive:
                 n = begun.output.num_scheduled_tokens[request.request_id]
-                sampling = [request] if self.needs_sample(request, n) else []
+                waits = request in +self.num_output_placeholders
+                sampling = [request] if waits or self.needs_sample(request, n) else []
                 self.num_output_placeholders.update(sampling)
                 request.num_computed_tokens += n
                 begun.advanced[request] = n, len(sampling)

@@ -14,7 +14,6 @@ vllm/v1/engine/core.py. The decisions are those of vLLM 0.33.0 with async_schedu
 from mini_vllm.engine.ahead.core import AsyncCore
 from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler, DraftingCore
 from mini_vllm.engine.ahead.scheduler import AsyncScheduler
-from mini_vllm.engine.ahead.scheduler import Begun as Begun
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.scheduler import Scheduler, SchedulerInterface
@@ -33,12 +32,11 @@ def one_step_ahead(base: type[SchedulerInterface]) -> type[AsyncScheduler]:
             "async_scheduling needs a scheduler that decides without the tokens in flight, got "
             f"{base.__name__}"
         )
-    has_drafts = issubclass(base, SpeculativeScheduler)
-    ahead = AsyncSpeculativeScheduler if has_drafts else AsyncScheduler
+    ahead = AsyncSpeculativeScheduler if issubclass(base, SpeculativeScheduler) else AsyncScheduler
     return type(f"Async{base.__name__}", (ahead, base), {})
 
 
 def core_ahead(base: type[EngineCore], scheduler_cls: type[SchedulerInterface]) -> type[AsyncCore]:
     """The engine core `base`, one step ahead, for such a scheduler."""
-    has_drafts = issubclass(scheduler_cls, SpeculativeScheduler)
-    return type(f"Async{base.__name__}", (DraftingCore if has_drafts else AsyncCore, base), {})
+    ahead = DraftingCore if issubclass(scheduler_cls, SpeculativeScheduler) else AsyncCore
+    return type(f"Async{base.__name__}", (ahead, base), {})

@@ -23,17 +23,17 @@ class AsyncRunnerView(RunnerView):
     scheduler: AsyncScheduler
 
     def make_step_input(self, output: SchedulerOutput, plan: KVPlan) -> StepInput:
-        num_placeholders = self.scheduler.num_output_placeholders
         unknown = [
-            (request, p)
+            (tokens, p)
             for request in output.scheduled_requests
-            if (p := num_placeholders[request])
+            if (p := self.scheduler.num_output_placeholders[request])
+            for tokens in (request.all_token_ids, request.output_token_ids)
         ]
-        for request, p in unknown:
-            request.all_token_ids.extend([PLACEHOLDER] * p)
+        for tokens, p in unknown:
+            tokens += [PLACEHOLDER] * p
         step = super().make_step_input(output, plan)
-        for request, p in unknown:
-            del request.all_token_ids[-p:]
+        for tokens, p in unknown:
+            del tokens[-p:]
         return step
 
 
@@ -54,7 +54,9 @@ class AsyncCore(EngineCore):
 
     def begin_step(self) -> Step:
         while not self.in_flight or (
-            len(self.in_flight) < MOST_IN_FLIGHT and self._may_run_ahead()
+            len(self.in_flight) < MOST_IN_FLIGHT
+            and self.scheduler.has_unfinished_requests()
+            and not self._has_failed
         ):
             super().begin_step()
         return self.in_flight[0]
@@ -70,13 +72,13 @@ class AsyncCore(EngineCore):
         deltas = super().finish_step(step, result)
         self._has_failed = False
         self._take_in(result)
-        if (held := self._held) is not None:
+        if held := self._held:
             with self.changes("step"):
                 self._held, (following,) = None, self.in_flight
                 for part in following.unanswered:
                     part.after_schedule(following, self.scheduler)
-                masks = following.output.masks
-                following.future = super()._execute(replace(held, masks=masks))
+                held = replace(held, masks=following.output.masks)
+                following.future = super()._execute(held)
         return deltas
 
     def _take_in(self, result: StepOutput) -> None:
@@ -84,10 +86,7 @@ class AsyncCore(EngineCore):
 
     def fail_step(self, step: Step, error: Exception) -> list[TokenDelta]:
         self._has_failed = True
-        if self._held is not None:  # no device will answer
+        if self._held:  # no device will answer
             self.in_flight[-1].future.set_result(StepOutput())
             self._held = None
         return super().fail_step(step, error)
-
-    def _may_run_ahead(self) -> bool:
-        return self.scheduler.has_unfinished_requests() and not self._has_failed

@@ -33,11 +33,11 @@ class AsyncSpeculativeScheduler(AsyncScheduler, SpeculativeScheduler):
         output = super().schedule()
         for request in output.scheduled_requests:
             if self.num_output_placeholders[request]:
+                name = request.request_id
                 # one token is known, if only to the device
-                num_drafts = output.num_scheduled_tokens[request.request_id] - 1
-                drafts = output.drafts.pop(request.request_id)[:num_drafts]
+                drafts = output.drafts.pop(name)[: output.num_scheduled_tokens[name] - 1]
                 if drafts:
-                    output.drafts[request.request_id] = drafts
+                    output.drafts[name] = drafts
         self._begun[-1].num_running = self._num_running
         self.update_draft_token_ids(dict.fromkeys(output.num_scheduled_tokens, self._padding))
         return output
@@ -58,12 +58,12 @@ class AsyncSpeculativeScheduler(AsyncScheduler, SpeculativeScheduler):
             request = self._requests.get(request_id)
             if request is None or request.status is not RequestStatus.RUNNING:
                 continue
-            steps = (b.output for b in self._begun if request_id in b.output.num_scheduled_tokens)
-            output = next(steps, None)
-            waiting = self._drafts if output is None else output.drafts
+            outputs = (b.output for b in self._begun)
+            steps = (o.drafts for o in outputs if request_id in o.num_scheduled_tokens)
+            waiting = next(steps, self._drafts)
             if request_id in waiting:
-                num_drafts = len(waiting[request_id])
-                waiting[request_id] = [*token_ids, *self._padding][:num_drafts]
+                drafted = [*token_ids, *self._padding]
+                waiting[request_id] = drafted[: len(waiting[request_id])]
 
     def update_from_output(
         self, output: SchedulerOutput, sampled: Mapping[str, Sequence[int]]
@@ -95,7 +95,7 @@ class DraftingView(AsyncRunnerView):
         self, request: Request, now: Known, new_rows: dict[str, SamplingRow]
     ) -> tuple[BlockTable, ...]:
         tables = super()._take_new_blocks(request, now, new_rows)
-        if (row := new_rows.get(request.request_id)) is not None:
+        if row := new_rows.get(request.request_id):
             new_rows[request.request_id] = replace(row, token_ids=tuple(request.all_token_ids))
         return tables
 

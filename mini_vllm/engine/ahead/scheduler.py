@@ -4,7 +4,7 @@ AsyncScheduler in vllm/v1/core/sched/async_scheduler.py.
 
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
@@ -27,7 +27,20 @@ class Begun:
     """Its first requests were running before."""
 
 
-class AsyncScheduler(Scheduler):
+class LateScheduler(Scheduler):
+    """A step may end when its requests no longer run."""
+
+    def update_from_output(
+        self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
+    ) -> list[Request]:
+        """The same, for those that run."""
+        running = [r for r in output.scheduled_requests if r.status is RequestStatus.RUNNING]
+        return super().update_from_output(
+            replace(output, scheduled_requests=running), sampled_token_ids
+        )
+
+
+class AsyncScheduler(LateScheduler):
     """A scheduler that decides a step before it knows what the one before it has sampled.
 
     When a step is decided, the counters of those in flight go ahead, as if they had ended. They
@@ -47,8 +60,8 @@ class AsyncScheduler(Scheduler):
         starts = {request: request.num_computed_tokens for request in output.scheduled_requests}
         self._begun.append(Begun(output, starts))
         if not output.num_scheduled_tokens:  # it is no stall
-            waiting = (request.request_id for request in +self.num_output_placeholders)
-            output.blocked.update(dict.fromkeys(waiting, "a step in flight"))
+            for request in +self.num_output_placeholders:
+                output.blocked[request.request_id] = "a step in flight"
         return output
 
     def _target(self, request: Request) -> int:
@@ -72,16 +85,18 @@ class AsyncScheduler(Scheduler):
         for request in output.scheduled_requests:
             if request.status is RequestStatus.RUNNING:
                 n = output.num_scheduled_tokens[request.request_id]
-                p = int(self.needs_sample(request, n))
-                p += len(output.drafts.get(request.request_id, ()))
+                num_drafts = len(output.drafts.get(request.request_id, ()))
+                p = num_drafts + (  # behind a placeholder each step samples
+                    self.num_output_placeholders[request] > 0
+                    or self.needs_sample(request, n - num_drafts)
+                )
                 begun.advanced[request] = n, p
                 self.num_output_placeholders[request] += p
                 request.num_computed_tokens += n
 
     def num_in_flight(self, request: Request) -> int:
         """Tokens of it that steps in flight compute."""
-        name = request.request_id
-        return sum(begun.output.num_scheduled_tokens.get(name, 0) for begun in self._begun)
+        return sum(b.output.num_scheduled_tokens.get(request.request_id, 0) for b in self._begun)
 
     def _preempt(self, request: Request) -> None:
         """The step in flight computes one token for sure. More may be kept of drafts alone."""

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.models.layers.quantization import Int8Weight
-from mini_vllm.models.shard import ALONE
 from mini_vllm.models.weights import WeightLoader
+from mini_vllm.parallel.shard import ALONE
 
 # oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps
 # have every number, so a server grew by gigabytes; 64 of each are as fast. The two read this at the

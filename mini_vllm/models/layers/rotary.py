@@ -52,7 +52,7 @@ class RotaryEmbedding:
         still = (head_dim - dim) // 2
         self.inv_freq = F.pad(inv_freq, (0, still)).to(device)
         self.factors = F.pad(torch.full_like(inv_freq, factor), (0, still), value=1.0).to(device)
-        order = torch.arange(head_dim, device=device)
+        order = torch.arange(head_dim).to(device)  # made there, it would import sympy
         halves = order[:dim].view(2, dim // 2), order[dim:].view(2, still)
         self.channels = torch.cat(halves, 1).flatten() if still else None
 

@@ -2,7 +2,7 @@
 back.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -38,6 +38,7 @@ class SelfAttention(nn.Module):
     scores; None is head_dim ** -0.5. is_rotated: whether positions turn queries and keys. is_fused:
     whether the checkpoint has q, k and v in one matrix. channels: the order in which those of
     queries and keys are turned (RotaryEmbedding); their dot product is the same in any order.
+    norm_cls: the norm of heads.
     """
 
     def __init__(
@@ -54,15 +55,17 @@ class SelfAttention(nn.Module):
         is_rotated: bool = True,
         is_fused: bool = False,
         channels: Tensor | None = None,
+        norm_cls: type[RMSNorm] = RMSNorm,
     ) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.head_dim = shape.head_dim
         self.is_rotated = is_rotated
         self.channels = channels
+        shard = loader.shard.of_attention(shape.num_kv_heads)
         self.spec = AttentionSpec(
-            num_heads=len(loader.shard.part(shape.num_heads, "num_attention_heads")),
-            num_kv_heads=len(loader.shard.part(shape.num_kv_heads, "num_key_value_heads")),
+            num_heads=len(shard.part(shape.num_heads, "num_attention_heads")),
+            num_kv_heads=len(shard.kv.part(shape.num_kv_heads, "num_key_value_heads")),
             head_dim=shape.head_dim,
             scale=scale or shape.head_dim**-0.5,
             sliding_window=sliding_window,
@@ -74,12 +77,14 @@ class SelfAttention(nn.Module):
         qkv = {"q_proj": q_size, "k_proj": kv_size, "v_proj": kv_size}
         if is_fused:
             qkv = {"qkv_proj": q_size + 2 * kv_size}
-        self.qkv_proj = ColumnParallelLinear(loader, qkv, shape.hidden_size, bias=qkv_bias)
+        self.qkv_proj = ColumnParallelLinear(
+            replace(loader, shard=shard), qkv, shape.hidden_size, bias=qkv_bias
+        )
         self.o_proj = RowParallelLinear(loader, {"o_proj": shape.hidden_size}, q_size, bias=o_bias)
         self.q_norm = self.k_norm = None
         if qk_norm_eps is not None:
-            self.q_norm = RMSNorm(loader.at("q_norm"), shape.head_dim, qk_norm_eps)
-            self.k_norm = RMSNorm(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
+            self.q_norm = norm_cls(loader.at("q_norm"), shape.head_dim, qk_norm_eps)
+            self.k_norm = norm_cls(loader.at("k_norm"), shape.head_dim, qk_norm_eps)
 
     def forward(self, hidden: Tensor, rotation: Rotation, attend: PagedAttention) -> Tensor:
         """hidden [T, hidden_size] to the same shape; `attend` also turns queries and keys, and

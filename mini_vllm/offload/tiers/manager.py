@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
@@ -47,11 +47,11 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
     preemption_mode: str = "recompute"
     connector: TierConnector = field(default=None, metadata=PART)  # type: ignore[assignment]
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
+    def __post_init__(self) -> None:
         self.hash_function = "sha256"
         self.connector = self.connector or type(self).make_connector()
-        pool = SpillingPool(self.num_blocks, self.connector.evict)  # type: ignore[arg-type]
-        super().__post_init__(pool, group)
+        super().__post_init__()
+        self.block_pool = SpillingPool(self.num_blocks, self.connector.evict)  # type: ignore[arg-type]
 
     def is_ready(self, request: Request) -> bool:
         _, num_hit = KVCacheManager.get_computed_blocks(self, request)
@@ -78,6 +78,22 @@ class LoadGate(Part):
 
     def may_admit(self, request: Request) -> bool:
         return self.kv.is_ready(request)
+
+
+def wants_tiers(num_bytes: int | None, path: str | None, disk_bytes: int | None) -> bool:
+    """Whether the options kv_offload_* ask for tiers.
+
+    Raises InvalidParameterError for a tier without the one before it.
+    """
+    if path is not None and num_bytes is None:
+        raise InvalidParameterError(
+            f"kv_offload_path needs kv_offload_bytes, got {shown(path)} without"
+        )
+    if disk_bytes is not None and path is None:
+        raise InvalidParameterError(
+            f"kv_offload_disk_bytes needs kv_offload_path, got {disk_bytes} without"
+        )
+    return num_bytes is not None
 
 
 def tiered(

@@ -10,7 +10,7 @@ BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the Pa
 
 from collections.abc import Mapping, Sequence
 
-from mini_vllm.block_pool import BlockPool, KVCacheBlock
+from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.step import BlockPair, KVPlan
@@ -19,8 +19,8 @@ from mini_vllm.step import BlockPair, KVPlan
 class ForkingKVCacheManager(KVCacheManager):
     """A KVCacheManager whose block tables may share a block that is still being filled."""
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
-        super().__post_init__(pool, group)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._copies: list[BlockPair] = []
 
     def fork(self, parent: Request, child: Request) -> None:

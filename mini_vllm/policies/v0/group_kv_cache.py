@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from mini_vllm.block_pool import BlockPool
 from mini_vllm.offload.host_memory import HostMemoryPool
 from mini_vllm.policies.v0.fork import ForkingKVCacheManager
 from mini_vllm.request import Request
@@ -28,8 +27,8 @@ class GroupKVCacheManager(ForkingKVCacheManager):
     num_cpu_blocks: int = 0
     """Blocks of main memory for the groups that are preempted."""
 
-    def __post_init__(self, pool: BlockPool | None, group: int) -> None:
-        super().__post_init__(pool, group)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.cpu_pool = HostMemoryPool(self.num_cpu_blocks)
         # to block; a CPU block that was given up may be taken again
         self._swap_out: dict[CpuBlockId, int] = {}

@@ -42,7 +42,9 @@ class GraphBatch(InputBatch):
         self.synced = [SyncedTables() for _ in range(self.num_groups)]
         self.block_tables = [*self.synced]
         self.rows: list[int] = []
+        self.uniform_query_len = 0
 
     def pack(self, step: StepInput) -> PackedStep:
         self.rows = [self._rows[request_id] for request_id in step.req_ids]
+        self.uniform_query_len = step.uniform_query_len
         return super().pack(step)

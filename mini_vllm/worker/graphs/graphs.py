@@ -27,6 +27,7 @@ from mini_vllm.attention import (
 from mini_vllm.attention.backend import KVCache
 from mini_vllm.attention.tiles import Tiles
 from mini_vllm.models.decoder import DecoderModel
+from mini_vllm.worker.device import on_device
 from mini_vllm.worker.graphs.attention import BreakingAttention, recordable
 from mini_vllm.worker.graphs.batch import GraphBatch
 from mini_vllm.worker.graphs.dispatcher import (
@@ -129,12 +130,8 @@ class Graphs:
 
         packed: its tensors are the host's.
         """
-        query_lens = packed.metadata[0].query_lens_cpu
-        num_tokens, longest = len(packed.input_ids), int(query_lens.max(initial=0))
-        is_uniform = longest == self.limits.decode_query_len and num_tokens == longest * len(
-            query_lens
-        )
-        key = self.dispatcher.dispatch(num_tokens, is_uniform)
+        is_uniform = batch.uniform_query_len == self.limits.decode_query_len
+        key = self.dispatcher.dispatch(len(packed.input_ids), is_uniform)
         if key[0] is CUDAGraphMode.FULL and max(batch.rows) >= self.tables[0].num_rows:
             return None
         return self.graphs.get(key)
@@ -143,13 +140,14 @@ class Graphs:
         """Bring the step into the recording's buffers, and nothing into their other rows: one
         upload.
         """
+        graph.buffers.wait()
         write = graph.buffers.write
         write("input_ids", packed.input_ids)
         write("positions", packed.metadata[0].positions)
+        write("sample_rows", packed.sample_rows)
         if graph.breaking is None:
             write("rows", batch.rows)
             write("seq_lens", packed.metadata[0].seq_lens)
-            write("sample_rows", packed.sample_rows)
             for g, (tables, metadata) in enumerate(zip(self.tables, packed.metadata, strict=True)):
                 write(f"slot_mapping {g}", metadata.slot_mapping)
                 new = tables.new_ids(batch.synced[g], batch.rows)
@@ -260,14 +258,13 @@ class Graphs:
     def _fields(self, batch: BatchDescriptor, tables: Sequence[Tiles]) -> dict[str, Field]:
         """The buffers of a key; where attention is recorded, too, its num_reqs is known."""
         n, num_reqs = batch.num_tokens, batch.num_reqs
-        fields = dict.fromkeys(("input_ids", "positions"), Field(torch.int64, [n]))
+        fields = dict.fromkeys(("input_ids", "positions", "sample_rows"), Field(torch.int64, [n]))
         if num_reqs is None:
             return fields
         new_ids = num_reqs * (2 + n // num_reqs // self.limits.block_size)
         nobody = self.tables[0].num_rows
         fields["rows"] = Field(torch.int64, [num_reqs], nobody)
         fields["seq_lens"] = Field(torch.int32, [num_reqs])
-        fields["sample_rows"] = Field(torch.int64, [n])
         for g in range(len(self.tables)):
             fields[f"slot_mapping {g}"] = Field(torch.int64, [n], -1)
             fields[f"new_ids {g}"] = Field(torch.int64, [new_ids, 3], [nobody, 0, 0])
@@ -353,15 +350,3 @@ def tables_of(plans: Any) -> list[Tiles]:
 def address_of(x: Tensor) -> int:
     """Where a tensor begins; a packed weight, which does not say it, is known by itself."""
     return id(x) if x.is_mkldnn else x.data_ptr()
-
-
-def on_device(metadata: AttentionMetadata, device: torch.device) -> AttentionMetadata:
-    """The same batch with its tensors there."""
-    if device.type == "cpu":
-        return metadata
-    tensors: dict[str, Any] = {
-        name: value.pin_memory().to(device, non_blocking=True)
-        for name in AttentionMetadata.__dataclass_fields__
-        if isinstance(value := getattr(metadata, name), Tensor)
-    }
-    return replace(metadata, **tensors)

@@ -6,17 +6,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mini_vllm.attention.metadata import to_device
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.step import StepInput
+from mini_vllm.worker.device import on_device, send
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.graphs.batch import GraphBatch
-from mini_vllm.worker.graphs.graphs import GraphLimits, Graphs, on_device
+from mini_vllm.worker.graphs.graphs import GraphLimits, Graphs
 from mini_vllm.worker.graphs.modes import CUDAGraphMode
 from mini_vllm.worker.input_batch import PackedStep
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
-from mini_vllm.worker.model_runner import ModelRunner
+from mini_vllm.worker.model_runner import Collect, ModelRunner
 
 logger = logging.getLogger("mini_vllm")
 
@@ -32,7 +32,9 @@ class GraphRunner(ModelRunner):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.batch = GraphBatch(self.block_size, torch.device("cpu"), self.batch.num_groups)
+        self.batch = GraphBatch(
+            self.block_size, torch.device("cpu"), self.batch.num_groups, self.device
+        )
         self.num_replays = 0
 
     def record(self, mode: CUDAGraphMode, limits: GraphLimits) -> None:
@@ -53,16 +55,19 @@ class GraphRunner(ModelRunner):
         if graph is None or graph.breaking is not None:
             self.graphs.sync(self.batch)
         if graph is None:
+            self.sample_rows = send(packed.sample_rows, self.device)
             on = [on_device(each, self.device) for each in packed.metadata]
-            ids = to_device(packed.input_ids.numpy(), self.device)
+            ids = send(packed.input_ids, self.device)
             return super()._forward(packed._replace(input_ids=ids, metadata=on))
         self.graphs.pad(graph, packed, self.batch)
+        self._feed(packed, graph.buffers.device["input_ids"])
+        self.sample_rows = graph.buffers.device["sample_rows"][: len(packed.sample_rows)]
         self.num_replays += 1
         return self.graphs.replay(graph)[: len(packed.input_ids)]
 
-    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> StepOutput:
-        rows = to_device(packed.sample_rows.numpy(), self.device)
-        return super()._sample_from(step, packed._replace(sample_rows=rows), hidden)
+    def _sample_from(self, step: StepInput, packed: PackedStep, hidden: Tensor) -> Collect:
+        """The sample rows are on the device already."""
+        return super()._sample_from(step, packed._replace(sample_rows=self.sample_rows), hidden)
 
 
 class GraphExecutor(LocalExecutor):
@@ -81,11 +86,11 @@ class GraphExecutor(LocalExecutor):
             plan.block_size,
             1 + (config.num_speculative_tokens if config.speculative else 0),
         )
-        asked = CUDAGraphMode[config.cudagraph_mode.upper()]
+        asked = CUDAGraphMode[str(config.cudagraph_mode).upper()]
         self.runner.record(asked, limits)
         graphs = self.runner.graphs
-        lowered = "" if graphs.mode is asked else f" (not {asked.name}: the attention back end "
-        lowered += f"{self.attention_backend.name} is {graphs.support.name})" if lowered else ""
+        backend = f"the attention back end {self.attention_backend.name} is {graphs.support.name}"
+        lowered = "" if graphs.mode is asked else f" (not {asked.name}: {backend})"
         logger.info("recorded %d graphs, %s%s", len(graphs.graphs), graphs.mode.name, lowered)
 
     def shutdown(self) -> None:

@@ -32,36 +32,44 @@ class Field(NamedTuple):
 class StepBuffers:
     """Named arrays of fixed shapes, on the host and on the device.
 
-    host[name] is a NumPy array to write to, device[name] the tensor that upload() brings it to. At
-    first all of them are padding.
+    host[name] is the memory to write to, device[name] that to which upload() brings it. At first
+    all of them are padding.
     """
 
     def __init__(self, fields: Mapping[str, Field], device: torch.device) -> None:
-        self.fields = fields
         sizes = [int(np.prod(each.shape)) * each.dtype.itemsize for each in fields.values()]
         ends = np.cumsum([-(-size // ALIGNMENT) * ALIGNMENT for size in sizes]).tolist()
         self._host = torch.zeros(ends[-1], dtype=torch.uint8, pin_memory=device.type == "cuda")
         self._device = torch.zeros_like(self._host, device=device)
-        self.host: dict[str, npt.NDArray[Any]] = {}
+        self._uploaded = torch.cuda.Event() if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.host: dict[str, Tensor] = {}
+        self._padding: dict[str, Tensor] = {}
         self.device: dict[str, Tensor] = {}
         for (name, field), start, size in zip(fields.items(), [0, *ends], sizes, strict=False):
-            host, self.device[name] = (
+            self.host[name], self.device[name] = (
                 memory[start : start + size].view(field.dtype).view(*field.shape)
                 for memory in (self._host, self._device)
             )
-            self.host[name] = host.numpy()
-            self.host[name][:] = field.padding
+            self._padding[name] = torch.tensor(field.padding, dtype=field.dtype)
+            self.host[name][:] = self._padding[name]
         self.upload()
 
     def write(self, name: str, values: Any) -> None:
         """Put values [n] or [n, columns] into the first n rows; the rest become padding."""
         rows = self.host[name]
-        rows[: len(values)] = values
-        rows[len(values) :] = self.fields[name].padding
+        rows[: len(values)] = torch.as_tensor(values)
+        rows[len(values) :] = self._padding[name]
 
     def upload(self) -> None:
         """One copy, for which the host does not wait."""
         self._device.copy_(self._host, non_blocking=True)
+        if self._uploaded is not None:
+            self._uploaded.record()
+
+    def wait(self) -> None:
+        """Before the first write of a step: an earlier upload may still read the host's half."""
+        if self._uploaded is not None:
+            self._uploaded.synchronize()
 
 
 class DeviceTables:

@@ -15,9 +15,9 @@ from torch import Tensor
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.models.checkpoint import resolve_model
+from mini_vllm.offload.block_folder import BlockFolder
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
-from mini_vllm.offload.tiers.files import BlockFolder
 from mini_vllm.offload.tiers.host import HostTier
 from mini_vllm.offload.tiers.work import Job, TierPlan, TierResult
 from mini_vllm.step import KVResult, StepInput, StepOutput
@@ -51,10 +51,9 @@ class TieringExecutor(LocalExecutor):
             raise KVCacheTooLargeError(f"kv_offload_bytes {size:,}: {free:,} are free")
         layers = self.runner.kv_caches
         shape = (num_blocks, len(layers), 2, *layers[0][0].shape[1:])
-        on_gpu = self.device.type == "cuda"
         self._blocks: Tensor = (
             torch.zeros(shape, dtype=self.dtype, pin_memory=True)
-            if on_gpu
+            if self.device.type == "cuda"
             else lazy_zeros(shape, dtype=self.dtype)
         )
         self._bytes = self._blocks.view(num_blocks, -1).view(torch.uint8).numpy()
@@ -87,23 +86,16 @@ class TieringExecutor(LocalExecutor):
 
     def make_connector(self) -> TierConnector:
         """The scheduler's half, which knows of all that is in the folder."""
-        plan, config, disk = self._plan, self.config, None
-        if self._folder is not None:
-            names, size = self._folder.names(), config.kv_offload_disk_bytes
+        plan, size, folder = self._plan, self.config.kv_offload_disk_bytes, self._folder
+        host, disk, where = HostTier(len(self._blocks)), None, "no disk"
+        if folder is not None:
+            names = folder.names()
             if size is None:  # half of what is left there
-                size = shutil.disk_usage(self._folder.path).free // 2
-                size += len(names) * plan.bytes_per_block
+                size = shutil.disk_usage(folder.path).free // 2 + len(names) * plan.bytes_per_block
             disk = DiskTier(names, size // plan.bytes_per_block)
-        host = HostTier(len(self._blocks))
-        logger.info(
-            "KV offload: %d blocks in main memory; %s", host.num_blocks, self._describe(disk)
-        )
-        return TierConnector(plan.block_size, host, disk, config.max_num_seqs)
-
-    def _describe(self, disk: DiskTier | None) -> str:
-        if self._folder is None or disk is None:
-            return "no disk"
-        return f"{len(disk)} of at most {disk.num_blocks} in {self._folder.path}"
+            where = f"{len(disk)} of at most {disk.num_blocks} in {folder.path}"
+        logger.info("KV offload: %d blocks in main memory; %s", host.num_blocks, where)
+        return TierConnector(plan.block_size, host, disk, self.config.max_num_seqs)
 
     def run(self, step: StepInput) -> StepOutput:
         work = step.kv.connector
@@ -172,7 +164,8 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
             f"kv_offload_bytes needs LocalExecutor, got {executor_cls.__name__}"
         )
     for name, allowed in {
-        "async_scheduling": (False,),
+        "async_scheduling": (None, False),
+        "tensor_parallel_size": (1,),
         "enable_prefix_caching": (True,),
         "preemption_mode": ("recompute",),
         "num_cpu_blocks": (None, 0),

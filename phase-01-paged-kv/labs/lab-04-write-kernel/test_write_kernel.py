@@ -127,6 +127,25 @@ def test_many(lab, case):
     step.expect(token=num_tokens - 1, slot=6)
 
 
+@concept("A launch may have millions of programs.", invariant="I1", illustrates=True)
+def test_the_last_of_many_tokens(lab):
+    """The interpreter shows three tokens as the last ones of a step of many."""
+    from mini_vllm.attention.write_kv import write_kv_kernel
+
+    step, first = Step(3), 2**26 if DEVICE == "cpu" else 0
+    step.slots = [6, -1, 4]
+    step.see, (step.slot_mapping, _) = check(step.draw), guarded_slots(step.slots)
+    caches = {"key_cache": step.key_cache, "value_cache": step.value_cache}
+    rows = {"key": step.key, "value": step.value, "slot_mapping": step.slot_mapping}
+    far = {"key": 4 * first, "value": 4 * first, "slot_mapping": first}
+    with watched(far, first, **caches, **rows) as step.strays:
+        write_kv_kernel[(3,)](step.key, step.value, *caches.values(), step.slot_mapping, 4, 4, ROW=4, BLOCK=4)
+    step.see(f"what is touched out of place, by programs {first:,} to {first + 2:,}", step.strays, equals=[])
+    step.expect(token=0, slot=6)
+    step.expect(token=2, slot=4)
+    step.expect_untouched([0, 1, 2, 3, 5, 7])
+
+
 @concept("A range is padded to a power of two; what it holds beyond ROW is neither loaded nor stored.", invariant="I3")
 @cases(three_of_four=(1, 3), six_of_eight=(2, 3), five_of_eight=(5, 1))
 def test_rows_that_are_no_power_of_two(lab, case):

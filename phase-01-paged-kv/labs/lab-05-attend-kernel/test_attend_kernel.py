@@ -201,7 +201,7 @@ def test_blocks_lie_anywhere(lab):
     requests=(far(2_000, 40_000), 4, 2, 1),
     heads=(1, 4, 2, far(66, 200)),
     blocks=(1, 1, far(70, 1_200), 1),
-    keys_of_a_block=(1, far(300, 800), 2, 1),
+    keys_of_a_block=(1, far(2_100, 4_200), 2, 1),
 )
 def test_many(lab, case):
     """The last request alone has a row, and sees all keys of its blocks."""
@@ -295,7 +295,7 @@ def test_scores(lab, case):
     invariant="I5",
     illustrates=True,
 )
-@cases(of_3=3, of_5=5)
+@cases(of_3=3, of_5=5, of_200=200, of_256=256)
 def test_head_dim(lab, case):
     batch = Batch([([1], 2, 1)], num_kv_heads=2, head_dim=case, background=math.nan, seed=2)
     batch.expect_dense(lab, f"attention with head_dim {case}, where the free slot holds NaN", batch.queries(2))
@@ -360,7 +360,7 @@ def test_nan_in_another_head(lab):
     invariant="I3",
     illustrates=True,
 )
-@cases(groups_of_2=(4, 2), groups_of_3=(6, 2), one_group=(9, 1), groups_of_1=(3, 3))
+@cases(groups_of_2=(4, 2), groups_of_3=(6, 2), one_group=(9, 1), groups_of_1=(3, 3), of_many=(260, 2), many=(130, 130))
 def test_grouped_heads(lab, case):
     num_heads, num_kv_heads = case
     batch = Batch([([1], 2, 1)], num_kv_heads=num_kv_heads, seed=3)
@@ -501,6 +501,30 @@ def test_rows_that_lie_far_apart(lab, case):
         )  # fmt: skip
     see(f"what is touched out of place, query_stride and table_stride are {strides}", strays, equals=[])
     batch.expect(see, "attention of three rows", output, batch.dense(query, scale=0.5))
+
+
+@concept("A launch may have millions of programs.", invariant="I1", illustrates=True)
+def test_the_last_of_many_rows(lab):
+    """The interpreter shows the rows of two requests as the last ones of a batch of many."""
+    from mini_vllm.attention.triton_simple import attend_row_kernel
+
+    first = 2**26 if DEVICE == "cpu" else 0
+    batch = Batch([([1, 2], 4, 2), ([3, 4], 5, 1)], seed=11)
+    metadata, query = batch.metadata(lab), batch.queries(1)
+    output = guarded(torch.full(query.shape, torch.nan))[0]
+    request_of_row = guarded(torch.tensor([0, 0, 1]))[0]
+    query_start_loc = guarded(metadata.query_start_loc + first)[0]
+    tables = {"query_start_loc": query_start_loc, "seq_lens": metadata.seq_lens, "block_tables": metadata.block_tables}
+    caches = dict(zip(("key_cache", "value_cache"), batch.caches))
+    far = {"output": 2 * first, "query": 2 * first, "request_of_row": first}
+    see = check(batch.draw)
+    with watched(far, first, output=output, query=query, request_of_row=request_of_row, **caches, **tables) as strays:
+        attend_row_kernel[(3, 1)](
+            output, query, *batch.caches, request_of_row, *tables.values(), 0.5, 0, 2, 2, NUM_KV_HEADS=1,
+            GROUP_SIZE=1, HEAD_DIM=2, BLOCK_SIZE=4, BLOCK_D=2, BLOCK_N=4,
+        )  # fmt: skip
+    see(f"what is touched out of place, by programs {first:,} to {first + 2:,}", strays, equals=[])
+    batch.expect(see, "attention of the last three rows", output, batch.dense(query, scale=0.5))
 
 
 def any_batch(rng, size):

@@ -130,15 +130,20 @@ def test_holes_are_counted_afresh(lab):
 
 @concept("A memory may have many slots and many requests; a hole far behind is one like the others.", invariant="I1")
 def test_a_large_memory(lab):
-    """2,000 requests of 2 slots, each with one free slot behind it."""
-    memory = lab.ContiguousMemory(10_000)
+    """2,000 requests of 2 slots, each with one free slot behind it; and one of a million slots at the end."""
+    num_slots = far(1_100_000, 2_200_000)
+    memory = lab.ContiguousMemory(num_slots)
     memory.stretches.update({i: range(3 * i, 3 * i + 2) for i in range(2000)})
-    see = check(lambda: "10,000 slots; request i of 2,000 holds slots 3 * i and 3 * i + 1")
+    see = check(lambda: f"{num_slots:,} slots; request i of 2,000 holds slots 3 * i and 3 * i + 1")
     holes = memory.holes()
     see("number of holes", len(holes), equals=2000)
-    see("the last but one, and the last", holes[-2:], equals=[range(5996, 5997), range(5999, 10_000)])
+    see("the last but one, and the last", holes[-2:], equals=[range(5996, 5997), range(5999, num_slots)])
     see("answer of allocate(3000, 2)", memory.allocate(3000, 2), equals=True)
     see("where request 3000 lies", memory.stretches.get(3000), equals=range(5999, 6001))
+    long = num_slots - 6004
+    see(f"answer of allocate(70000, {long})", memory.allocate(70_000, long), equals=True)
+    see("where request 70000 lies", memory.stretches.get(70_000), equals=range(6001, num_slots - 3))
+    see("the last hole", memory.holes()[-1], equals=range(num_slots - 3, num_slots))
 
 
 @concept(
@@ -341,12 +346,27 @@ def test_millions_of_slots(lab):
     num_blocks = far(5_000, 50_000)
     memory = lab.PagedMemory(1000 * num_blocks, 1000)
     see = check(picture, memory)
-    see("answer of allocate(0, 3001)", memory.allocate(0, 3001), equals=True)
-    jobs, left = [lab.Job(3001, 7)], 1000 * num_blocks - 4000
+    length = 3_000_001
+    see(f"answer of allocate(0, {length})", memory.allocate(0, length), equals=True)
+    jobs, left = [lab.Job(length, 7)], 1000 * num_blocks - 3_001_000
     for refused, expected in (None, (0, left)), (left, (left, 0)), (left + 1, (0, left)):
-        got = lab.usage_of(memory, jobs, {0: 3001}, refused)
-        see(f"used, reserved and wasted slots, refused is {refused}", got[:3], equals=(3001, 7, 992))
+        got = lab.usage_of(memory, jobs, {0: length}, refused)
+        see(f"used, reserved and wasted slots, refused is {refused}", got[:3], equals=(length, 7, 992))
         see(f"stranded and free slots, refused is {refused}", (got.stranded, got.free), equals=expected)
+
+
+@concept("Any number of requests may hold slots, whatever their numbers.", invariant="I5", illustrates=True)
+def test_many_requests(lab):
+    """Request i holds two blocks of 4, has written 5 tokens, and will write a sixth."""
+    number = far(2_100, 4_200)
+    memory = lab.PagedMemory(8 * number + 80, 4)
+    see = check(lambda: f"{number:,} requests hold two blocks of 4 each, and 20 blocks are left")
+    for each in range(number):
+        memory.num_blocks[each] = 2
+    got = lab.usage_of(memory, [lab.Job(5, 1)] * number, dict.fromkeys(range(number), 5), None)
+    see("what the slots are good for", got, equals=lab.Usage(5 * number, number, 2 * number, 0, 80))
+    see(f"answer of allocate({number}, 80)", memory.allocate(number, 80), equals=True)
+    see(f"answer of allocate({number + 1}, 1)", memory.allocate(number + 1, 1), equals=False)
 
 
 @concept(

@@ -203,10 +203,47 @@ def test_groups(lab, case):
     Batch(lab, [5], block_size=1, heads=case).expect()
 
 
-@concept("The last block is full by chance only: what lies behind the last position is not read.", invariant="I5")
+@concept(
+    "The last block is full by chance only: what lies behind the last position is not read.",
+    invariant="I5",
+    illustrates=True,
+)
 @cases(one=1, middle=6, last_but_one=7)
 def test_last_block(lab, case):
     Batch(lab, [case]).expect()
+
+
+@concept("What belongs to no position is not read, even if the number is never used.", invariant="I5")
+@cases(
+    rest_of_a_block=([5], 7, 1, 3, 15),
+    whole_blocks=([8], 4, 1, 3, 24),
+    one_number=([1], 3, 1, 1, 1),
+    rest_of_a_head=([2], 3, 2, 2, 10),
+    nothing=([0], 4, 2, 8, 0),
+    second_sequence=([4, 2], 4, 1, 2, 12),
+)
+def test_nothing_beside(lab, case):
+    """The caches end with the last number that is needed, and the table with its last block."""
+    lengths, block_size, num_kv_heads, head_dim, num_numbers = case
+    see = check(
+        lambda: (
+            f"caches of {num_numbers} numbers, seq_lens {lengths}, blocks of {block_size}, {num_kv_heads} KV heads "
+            f"of {head_dim} numbers; all keys are 0, and all values 2"
+        )
+    )
+    output = lab.decode(
+        [0.0] * (len(lengths) * num_kv_heads * head_dim),
+        [0.0] * num_numbers,
+        [2.0] * num_numbers,
+        [*range(sum(-(-length // block_size) for length in lengths))],
+        lengths,
+        num_heads=num_kv_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=head_dim,
+        block_size=block_size,
+        scale=1.0,
+    )
+    see("the mean of the values", sorted(set(output)), equals=[2.0] if num_numbers else [0.0])
 
 
 @concept("A row of the table has max_blocks columns, whatever the length of its sequence.", invariant="I3")

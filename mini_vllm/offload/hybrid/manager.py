@@ -1,0 +1,323 @@
+"""A KV cache manager with several groups of layers: one pool, and a block table for each group.
+
+All groups take their blocks from one pool. A block is in use by one group at a time, and layer i of
+every group keeps its keys and values in the same memory (worker/cache_engine.py). So a block has
+the bytes of one group, and what a window has left behind is of use to any other group. In a table
+the null block stands where a group needs nothing: positions never shift. Source:
+KVCacheCoordinator in vllm/v1/core/kv_cache_coordinator.py, and SlidingWindowManager in
+vllm/v1/core/single_type_kv_cache_manager.py.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import gcd, lcm
+from typing import Any
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.errors import InvalidParameterError
+from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.offload.hybrid.groups import FullAttention, IsCached
+from mini_vllm.offload.hybrid.layout import strided_groups, tokens_alone
+from mini_vllm.offload.hybrid.lookup import Family, families_of, find_agreed_hit
+from mini_vllm.offload.hybrid.pool import BlockPoolOfGroup
+from mini_vllm.request import Request
+from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
+
+MOST_COMMON = 4  # times the largest block of a group: how large a block of all groups may be
+
+
+class Reservation(int):
+    """All tokens of a request that is to be admitted if they fit at once. first: those behind its
+    first step.
+    """
+
+    first: int
+
+    def __new__(cls, num_tokens: int, first: int) -> "Reservation":
+        made = super().__new__(cls, num_tokens)
+        made.first = first
+        return made
+
+
+def check_sizes(
+    groups: Sequence[FullAttention], block_size: int, retention_interval: int | None
+) -> None:
+    """Raise InvalidParameterError for sizes of blocks that do not go together."""
+    sizes = [kind.block_size for kind in groups]
+    if not sizes or block_size != lcm(*sizes):
+        raise InvalidParameterError(
+            "block_size must be the least common multiple of those of the groups, "
+            f"{sizes}, got {block_size}"
+        )
+    if block_size > MOST_COMMON * max(sizes):
+        raise InvalidParameterError(
+            f"groups with blocks of {sizes} tokens have blocks of {block_size} in common, "
+            f"more than {MOST_COMMON} times the largest"
+        )
+    if retention_interval is not None and (
+        retention_interval < 0 or retention_interval % block_size
+    ):
+        raise InvalidParameterError(
+            "prefix_cache_retention_interval must be None or a multiple of block_size "
+            f"{block_size}, got {retention_interval}"
+        )
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class HybridKVCacheManager(KVCacheManager):
+    """Owns for every request a block table for each group.
+
+    block_size is the scheduler's: the least common multiple of the groups' block sizes. What the
+    base class calls computed blocks is a list of blocks for each group, which no scheduler looks
+    into. Raises InvalidParameterError for groups whose blocks have no good common size.
+    """
+
+    groups: tuple[FullAttention, ...]
+    """What each group sees of the past."""
+    max_num_batched_tokens: int
+    """Most tokens of a step, which a window holds beside its own."""
+    async_scheduling: bool = False
+    """Whether two steps may be in flight."""
+    prefix_cache_retention_interval: int | None = 0
+    """Where blocks of a window can be found again: at the end of the prompt (0); also at each
+    multiple of so many tokens; or everywhere (None).
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_sizes(self.groups, self.block_size, self.prefix_cache_retention_interval)
+        sizes = [kind.block_size for kind in self.groups]
+        self.num_in_flight = self.max_num_batched_tokens * (1 + self.async_scheduling)
+        self.hash_block_size = gcd(*sizes) if self.enable_prefix_caching else self.block_size
+        self.families = families_of(self.groups)
+        self.pools = [BlockPoolOfGroup(self.block_pool, g) for g in range(len(sizes))]
+        self._group_tables: dict[str, list[list[KVCacheBlock]]] = {}
+        # by request and group: blocks that were published, or never will be
+        self._num_considered: dict[str, list[int]] = {}
+        # by request: where one group's hit ended behind the one that all agree on
+        self._junctions: dict[str, int] = {}
+        # by step and request the tokens that it computes: of those in flight, and of the coming one
+        self._in_flight: deque[dict[str, int]] = deque()
+        self._coming: dict[str, int] = {}
+
+    @classmethod
+    def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
+        return strided_groups(kv_specs)
+
+    def max_tokens_alone(self) -> int:
+        return tokens_alone(self.groups, self.num_usable_blocks, self.num_in_flight)
+
+    # --- tables -----------------------------------------------------------------------------------
+
+    def get_block_ids(self, request_id: str) -> list[int]:
+        """The block table of the request in the group that sees most."""
+        return list(self.get_block_tables(request_id)[self.families[0][1][0]])
+
+    def get_num_blocks(self, request_id: str) -> tuple[int, ...]:
+        tables = self._group_tables.get(request_id)
+        return tuple(map(len, tables)) if tables else (0,) * len(self.groups)
+
+    def get_block_tables(
+        self, request_id: str, num_known: Sequence[int] = ()
+    ) -> tuple[BlockTable, ...]:
+        tables = self._group_tables.get(request_id) or [[] for _ in self.groups]
+        return tuple(
+            tuple(block.block_id for block in table[n:])
+            for table, n in zip(tables, num_known or (0,) * len(tables), strict=True)
+        )
+
+    # --- lookup -----------------------------------------------------------------------------------
+
+    def get_computed_blocks(self, request: Request) -> tuple[list[Any], int]:
+        """The longest hit that all groups have: its blocks by group, and how many tokens it has."""
+        if not self.enable_prefix_caching:
+            return [], 0
+        hashes = self._block_hashes(request)
+
+        def is_cached(family: Family) -> IsCached:
+            kind, members = family
+            step = kind.block_size // self.hash_block_size
+            pools = [self.pools[g] for g in members]
+            return lambda i: all(
+                pool.get_cached_block(hashes[(i + 1) * step - 1]) for pool in pools
+            )
+
+        hit = find_agreed_hit(self.families, is_cached, request.num_tokens - 1, self.block_size)
+        if len(self.groups) > 1:
+            is_longer = hit.longest > hit.num_tokens
+            self._junctions[request.request_id] = hit.longest if is_longer else 0
+        if not hit.num_tokens:
+            return [], 0
+        blocks: list[list[Any]] = []
+        for kind, pool in zip(self.groups, self.pools, strict=True):
+            step, end = kind.block_size // self.hash_block_size, hit.num_tokens // kind.block_size
+            first = min(hit.firsts[kind], end)
+            nulls = [self.block_pool.null_block] * first
+            found = [pool.get_cached_block(hashes[i * step + step - 1]) for i in range(first, end)]
+            blocks.append([*nulls, *found])
+        return blocks, hit.num_tokens
+
+    # --- allocation -------------------------------------------------------------------------------
+
+    def num_tokens_reserved(self, request: Request, num_tokens: int = 0) -> int:
+        return Reservation(request.num_tokens, num_tokens)
+
+    def num_blocks_needed(
+        self, request: Request, num_tokens: int, computed_blocks: Sequence[Any] = ()
+    ) -> int:
+        """Of a reservation both what the first step needs and what all tokens do, of which a window
+        holds at most its own and those of a step.
+        """
+        if not isinstance(num_tokens, Reservation):
+            totals = [-(-num_tokens // kind.block_size) for kind in self.groups]
+            return self._num_missing(request, totals, computed_blocks)
+        totals = [kind.most_blocks(num_tokens, self.num_in_flight) for kind in self.groups]
+        return max(
+            self.num_blocks_needed(request, num_tokens.first, computed_blocks),
+            self._num_missing(request, totals, computed_blocks),
+        )
+
+    def _num_missing(
+        self, request: Request, totals: Sequence[int], computed_blocks: Sequence[Any]
+    ) -> int:
+        """The free blocks that it takes to have so many in each table, nulls included; hits that
+        leave the free queue count.
+        """
+        num_computed = request.num_computed_tokens + self._num_hit_tokens(computed_blocks)
+        lengths = self.get_num_blocks(request.request_id)
+        num_missing = 0
+        for g, (kind, total, length) in enumerate(zip(self.groups, totals, lengths, strict=True)):
+            hits = computed_blocks[g] if computed_blocks else ()
+            num_skipped = kind.num_skipped_blocks(num_computed)
+            num_missing += max(total - max(num_skipped, len(hits) + length), 0)
+            null = self.block_pool.null_block
+            num_missing += sum(not b.ref_cnt for b in hits[num_skipped:] if b is not null)
+        return num_missing
+
+    def _num_hit_tokens(self, computed_blocks: Sequence[Any]) -> int:
+        return len(computed_blocks[0]) * self.groups[0].block_size if computed_blocks else 0
+
+    def num_slots(self, request: Request, num_tokens: int) -> int:
+        """How many slots a request of num_tokens tokens gets."""
+        return num_tokens
+
+    def allocate_slots(
+        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
+    ) -> list[KVCacheBlock] | None:
+        """Give blocks behind the windows back, even if there is no room for the new tokens then;
+        all groups hold their hits before one of them takes a new block.
+        """
+        request_id, pool = request.request_id, self.block_pool
+        num_computed = request.num_computed_tokens + self._num_hit_tokens(computed_blocks)
+        self._drop_skipped(request_id, num_computed)  # before it is known whether there is room
+        num_slots = self.num_slots(request, num_computed + num_new_tokens)
+        if self.num_blocks_needed(request, num_slots, computed_blocks) > pool.num_free_blocks:
+            return None
+        if request_id not in self._group_tables:
+            self._hold_hits(request_id, num_computed, computed_blocks)
+        new_blocks = []
+        for kind, table in zip(self.groups, self._group_tables[request_id], strict=True):
+            num_missing = -(-num_slots // kind.block_size) - len(table)
+            if num_missing > 0:
+                table += (taken := pool.get_new_blocks(num_missing))
+                new_blocks += taken
+        self._publish(request, num_computed + num_new_tokens)
+        self._coming[request_id] = num_new_tokens
+        return new_blocks
+
+    def _hold_hits(
+        self, request_id: str, num_computed: int, computed_blocks: Sequence[Any]
+    ) -> None:
+        """Begin the tables of a request with the blocks of its hit that a token will see."""
+        null = self.block_pool.null_block
+        tables: list[list[KVCacheBlock]] = [list(hits) for hits in computed_blocks]
+        tables = tables or [[] for _ in self.groups]
+        for kind, table in zip(self.groups, tables, strict=True):
+            num_skipped = min(kind.num_skipped_blocks(num_computed), len(table))
+            table[:num_skipped] = [null] * num_skipped
+            self.block_pool.touch(block for block in table if block is not null)
+        self._group_tables[request_id] = tables
+        self._num_considered[request_id] = list(map(len, tables))
+
+    def _drop_skipped(self, request_id: str, num_computed: int) -> None:
+        """Put the null block where no token looks that is not computed yet, or is in flight."""
+        null = self.block_pool.null_block
+        num_computed -= sum(step.get(request_id, 0) for step in self._in_flight)
+        tables = self._group_tables.get(request_id, ())
+        for kind, table in zip(self.groups, tables, strict=False):
+            end = start = min(kind.num_skipped_blocks(num_computed), len(table))
+            while start and table[start - 1] is not null:
+                start -= 1
+            if start < end:
+                self.block_pool.free_blocks(table[start:end])
+                table[start:end] = [null] * (end - start)
+
+    def free(self, request: Request) -> None:
+        request_id, null = request.request_id, self.block_pool.null_block
+        self._junctions.pop(request_id, None)
+        self._num_considered.pop(request_id, None)
+        for step in (self._coming, *self._in_flight):
+            step.pop(request_id, None)
+        tables = self._group_tables.pop(request_id, [])
+        for table in tables:
+            self.block_pool.free_blocks([block for block in table if block is not null])
+        if not request.is_finished:
+            for kind, table in zip(self.groups, tables, strict=False):
+                for block in table[request.num_computed_tokens // kind.block_size :]:
+                    self.block_pool.uncache_block(block)
+
+    def begin_step(self) -> KVPlan:
+        self._in_flight.append(self._coming)
+        self._coming = {}
+        return super().begin_step()
+
+    def end_step(self, result: KVResult | None) -> None:
+        """Steps end in the order in which they were decided, and are undone in the opposite one."""
+        if self._in_flight:
+            self._in_flight.popleft() if result is not None else self._in_flight.pop()
+
+    # --- names ------------------------------------------------------------------------------------
+
+    def cache_blocks(self, request: Request, num_in_flight: int = 0, is_left: bool = False) -> None:
+        if request.request_id in self._group_tables:
+            self._publish(request, request.num_computed_tokens)
+
+    def withdraw(self, request: Request, num_new_tokens: int) -> None:
+        start = request.num_computed_tokens
+        for kind, pool in zip(self.groups, self.pools, strict=True):
+            size, step = kind.block_size, kind.block_size // self.hash_block_size
+            for i in range(start // size, (start + num_new_tokens) // size):
+                if (i + 1) * step <= len(request.block_hashes):
+                    pool.uncache_hash(request.block_hashes[(i + 1) * step - 1])
+
+    def _publish(self, request: Request, num_tokens: int) -> None:
+        """Let the blocks of the first num_tokens tokens be found that are worth it, each once."""
+        if not self.enable_prefix_caching:
+            return
+        considered = self._num_considered[request.request_id]
+        size = self.hash_block_size
+        end = min(num_tokens, request.num_tokens) // self.block_size * self.block_size
+        if end <= considered[0] * self.groups[0].block_size:
+            return
+        hashes, null = self._block_hashes(request), self.block_pool.null_block
+        interval = self.prefix_cache_retention_interval
+        segment = self.block_size if interval is None else interval
+        ends = list(self._expected_ends(request))
+        tables = self._group_tables[request.request_id]
+        for g, (kind, table) in enumerate(zip(self.groups, tables, strict=True)):
+            step = kind.block_size // size
+            for i in range(considered[g], end // kind.block_size):
+                if table[i] is not null and kind.is_kept(i, segment, ends):
+                    self.pools[g].cache_block(table[i], hashes[(i + 1) * step - 1])
+            considered[g] = end // kind.block_size
+
+    def _expected_ends(self, request: Request) -> Iterator[int]:
+        """Where hits are expected to end: at that of the same prompt, and where it left what
+        another one had.
+        """
+        for num_tokens in (
+            request.num_prompt_tokens - 1,
+            self._junctions.get(request.request_id, 0),
+        ):
+            yield num_tokens // self.block_size * self.block_size

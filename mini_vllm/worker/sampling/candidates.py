@@ -1,0 +1,96 @@
+"""min_p, top_k and top_p for many rows at once, without a question to the device."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from mini_vllm.step import SamplingRow
+
+UNIT = 2**40  # of probability, as an integer: a sum of these is the same in any order
+SCORE_BITS = 31  # of a float32 whose sign is known
+MOST_DIGIT_BITS = 16
+
+
+class Limits(NamedTuple):
+    """What restricts each of R rows, [R] float64, and what the host knows of it: the largest top_k,
+    and whether a row has a min_p or a top_p.
+    """
+
+    temperature: Tensor
+    min_p: Tensor
+    top_k: Tensor
+    top_p: Tensor
+    most_k: int
+    has_min_p: bool
+    has_top_p: bool
+
+
+def limits_of(rows: Sequence[SamplingRow], numbers: Tensor) -> Limits:
+    """numbers [4, R] float64: temperature, min_p, top_k, top_p of these rows, on the device."""
+    params = [row.params for row in rows]
+    temperature, min_p, top_k, top_p = numbers.unbind()
+    most_k = max((p.top_k for p in params), default=0)
+    has_min_p, has_top_p = any(p.min_p for p in params), any(p.top_p < 1 for p in params)
+    return Limits(temperature, min_p, top_k, top_p, most_k, has_min_p, has_top_p)
+
+
+def candidates(logits: Tensor, peaks: Tensor, limits: Limits) -> Tensor:
+    """Scores [R, V], -inf for what is no candidate. peaks [R]: the rows' maxima."""
+    # the peak at 0: no temperature can overflow it
+    scores = logits.float() - peaks.float().unsqueeze(1)
+    scores /= limits.temperature.float().unsqueeze(1)
+    if limits.has_min_p:
+        scores.masked_fill_(~keep_min_p(scores, limits.min_p.unsqueeze(1)), -torch.inf)
+    if limits.most_k > 0:
+        most_k = min(limits.most_k, scores.shape[1])
+        scores.masked_fill_(~keep_top_k(scores, limits.top_k.unsqueeze(1), most_k), -torch.inf)
+    if limits.has_top_p:
+        scores.masked_fill_(~keep_top_p(scores, limits.top_p.unsqueeze(1)), -torch.inf)
+    return scores
+
+
+def keep_min_p(scores: Tensor, min_p: Tensor) -> Tensor:
+    """p >= min_p * p_max; min_p [R, 1]. The peak is at 0, so log(p / p_max) is the score itself."""
+    return scores >= min_p.log().float()
+
+
+def keep_top_k(scores: Tensor, top_k: Tensor, most_k: int) -> Tensor:
+    """Everything at least as likely as the k-th: ties with it stay (vLLM: apply_top_k_only).
+
+    top_k [R, 1]: below 1, or from V on, it restricts nothing. most_k: no row has more.
+    """
+    k = top_k.long()
+    least = scores.topk(most_k).values.gather(1, (k - 1).clamp(0, most_k - 1))
+    return (scores >= least) | (k < 1) | (k >= scores.shape[1])
+
+
+def keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
+    """The smallest set of the most likely tokens whose mass reaches p; among equals the lower token
+    ids. scores [R, V]: at most 0; top_p [R, 1].
+
+    A radix select: the bits of a score, whose sign is known, are ordered as the scores are. So the
+    mass of each value of the upper bits says in which of them the edge lies, and the next bits say
+    where in it. At 150,000 tokens a sort takes ten times as long, and a guess of the number of
+    tokens asks the device whether it was enough. Masses are integers, since the order of a sum of
+    floats would be that of the threads.
+    """
+    width = min(MOST_DIGIT_BITS, scores.shape[1].bit_length())
+    bits = scores.abs().view(torch.int32).long()
+    mass = (scores.softmax(-1) * UNIT).long()
+    wanted = (top_p * UNIT).ceil().long().clamp_(min=1).minimum(mass.sum(-1, keepdim=True))
+    edge, weighed = torch.zeros_like(wanted), mass
+    for end in range(SCORE_BITS, 0, -width):
+        shift = max(end - width, 0)
+        digit = bits >> shift & (1 << width) - 1
+        sums = mass.new_zeros(len(mass), 1 << width).scatter_add_(1, digit, weighed)
+        reached = sums.cumsum(-1)
+        value = (reached < wanted).sum(-1, keepdim=True).clamp_(max=(1 << width) - 1)
+        wanted = wanted - (reached.gather(1, value) - sums.gather(1, value))
+        edge = edge | value << shift
+        is_near = bits >> shift == edge >> shift
+        weighed = mass * is_near
+    # equals of the edge, in the order of ids, until what is wanted of them is there
+    kept = is_near & (weighed.cumsum(-1) - weighed < wanted)
+    return kept | (bits < edge) | (top_p >= 1)
