@@ -22,22 +22,16 @@ TOOL_CALL_PARSERS = tuple(
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
-def is_device(value: object) -> bool:
-    """Whether value names a device, or is "auto"."""
-    return (
-        isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
-    )
-
-
-def has_names(value: object) -> bool:
-    """Whether value is a mapping whose keys are names."""
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
-
-
 NAME = Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder")
 RULES: Mapping[str, Rule] = {
     "model": NAME,
-    "device": Rule(is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'"),
+    "device": Rule(
+        lambda value: (
+            isinstance(value, str)
+            and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
+        ),
+        "'auto', 'cpu', 'cuda' or 'cuda:N'",
+    ),
     "dtype": one_of(("auto", "float32", "bfloat16", "float16")),
     "quantization": one_of((None, "int8")),
     "hash_function": one_of(tuple(HASH_FUNCTIONS)),
@@ -70,7 +64,10 @@ RULES: Mapping[str, Rule] = {
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
-    "preemption_cost": Rule(has_names, "figures by name").or_none(),
+    "preemption_cost": Rule(
+        lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+        "figures by name",
+    ).or_none(),
     "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""
@@ -206,8 +203,9 @@ class EngineConfig(Params):
 
     def __post_init__(self) -> None:
         self.normalise()
-        if isinstance(self.model, os.PathLike):
-            object.__setattr__(self, "model", os.fspath(self.model))
+        for name in ("model", "kv_offload_path"):
+            if isinstance(path := getattr(self, name), os.PathLike):
+                object.__setattr__(self, name, os.fspath(path))
         self.check(RULES)
         for field in fields(self):
             if field.type in (bool, bool | None):

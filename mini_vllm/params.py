@@ -240,6 +240,7 @@ PENALTY = Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]")
 
 
 def is_short_text(text: object) -> bool:
+    """Whether it can be a stop string: neither empty nor too long."""
     return isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS
 
 

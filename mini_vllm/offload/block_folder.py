@@ -95,7 +95,7 @@ class BlockFolder:
         try:
             with open(path, "rb") as file:
                 expected = file.read(DIGEST_SIZE)
-                is_whole = file.readinto(block) == len(block) and not file.read(1)  # type: ignore[attr-defined]
+                is_whole = file.readinto(block) == len(block) and not file.read(1)
             if is_whole and checksum(name, block) == expected:
                 os.utime(path)
                 return True

@@ -231,7 +231,7 @@ class TierConnector(KVConnector):
 
         If a slow disk already has half of main memory to write, it does not get more.
         """
-        if self.disk is None or len(self._jobs) >= self.host.num_blocks // 2:
+        if self.disk is None or 2 * len(self._jobs) > self.host.num_blocks:
             return
         evicted = self.disk.reserve(block.name)
         if evicted is not None:

@@ -27,6 +27,7 @@ from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory
 
 NUM_READERS = 4  # threads
+MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run
 # seconds that a step waits for io threads if it has nothing to compute
 IDLE_WAIT = 0.005
 
@@ -95,13 +96,15 @@ class TieringExecutor(LocalExecutor):
             disk = DiskTier(names, size // plan.bytes_per_block)
             where = f"{len(disk)} of at most {disk.num_blocks} in {folder.path}"
         logger.info("KV offload: %d blocks in main memory; %s", host.num_blocks, where)
-        return TierConnector(plan.block_size, host, disk, self.config.max_num_seqs)
+        return TierConnector(
+            plan.block_size, host, disk, max(self.config.max_num_seqs, MOST_WAITING)
+        )
 
     def run(self, step: StepInput) -> StepOutput:
         work = step.kv.connector
         if not isinstance(work, TierPlan):
             return super().run(step)
-        self._begin(work)
+        self._begin_jobs(work)
         self._store(work)
         self._load(work)
         output = super().run(replace(step, kv=replace(step.kv, connector=None)))
@@ -111,7 +114,7 @@ class TieringExecutor(LocalExecutor):
         done = {number: job.result() for number, job in self._begun.items() if job.done()}
         return replace(output, kv=KVResult(connector=TierResult(done)))
 
-    def _begin(self, work: TierPlan) -> None:
+    def _begin_jobs(self, work: TierPlan) -> None:
         """Begin the jobs that are new, and forget those whose end the scheduler knows."""
         if work.owner != self._owner:
             wait(self._begun.values())
@@ -125,7 +128,7 @@ class TieringExecutor(LocalExecutor):
         assert folder is not None, "there are no jobs without a disk"
         if job.kind == "delete":
             return self._writer.submit(folder.delete, job.name)
-        block = memoryview(self._bytes[job.cpu_block])  # type: ignore[arg-type]
+        block = memoryview(self._bytes[job.cpu_block])
         if job.kind == "read":
             return self._readers.submit(folder.read, job.name, block)
         return self._writer.submit(folder.write, job.name, block, job.evicted)
