@@ -53,6 +53,10 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
         super().__post_init__()
         self.block_pool = SpillingPool(self.num_blocks, self.connector.evict)  # type: ignore[arg-type]
 
+    def num_external_tokens(self, request: Request) -> int:
+        """What a tier has is a hit, too: the prefix cache goes on there."""
+        return 0
+
     def is_ready(self, request: Request) -> bool:
         _, num_hit = KVCacheManager.get_computed_blocks(self, request)
         return self.connector.is_ready(request, num_hit)

@@ -235,7 +235,7 @@ def test_who_waits_for_a_disk_holds_no_seat_and_a_failed_read_is_computed() -> N
         del world.disk[name]  # it is gone when it is read
     world.finish()
     assert world.connector.stats.num_failed_reads > 0
-    assert late.num_cached_tokens == 0
+    assert late.num_cached_tokens == BLOCK, "the first one was there"
     assert len(world.tokens["late"]) == 1
     assert world.connector.lookup(names[1]) is not LookupResult.RETRY
 
@@ -378,7 +378,7 @@ def visit_all(engine: LLMEngine) -> dict[str, Sequence[int]]:
     """The tokens of every prompt."""
     for name, prompt in PROMPTS.items():
         engine.add_request(name, prompt, PARAMS)
-    tokens = {}
+    tokens: dict[str, Sequence[int]] = {}
     for _ in range(3000):
         for output in engine.step():
             if output.finished:
@@ -420,6 +420,7 @@ def test_what_left_the_device_comes_back_from_memory_and_disk_and_after_a_restar
     stats = connector_of(again).stats
     assert visit_all(again) == answers
     assert stats.num_read >= 20
+    assert again.scheduler.prefix_cache_stats.hits >= 4 * stats.num_loaded, "they are hits"
     assert stats.num_failed_reads == 0
     again.reset()  # main memory begins again, and finds the files
     assert visit_all(again) == answers
@@ -468,12 +469,35 @@ def test_a_device_that_fails_spoils_no_tier(
 
 
 @pytest.mark.parametrize(
+    "options",
+    [
+        {"policy": "priority", "max_num_batched_tokens": 7},
+        {"scheduler": "prefill_first"},
+        {"scheduler": "warm_first"},
+        {"speculative": "ngram"},
+        {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
+        {"num_kv_blocks": 9, "watermark": 0.1},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+def test_tiers_go_with_what_else_decides(
+    checkpoint: Path, tmp_path: Path, answers: Any, options: dict[str, Any]
+) -> None:
+    engine = make_engine(checkpoint, **options, kv_offload_bytes=1 << 14, kv_offload_path=tmp_path)
+    for _ in range(2):
+        assert visit_all(engine) == answers
+    assert connector_of(engine).stats.num_loaded > 0
+    engine.shutdown()
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"async_scheduling": True}, "async_scheduling must be None or False with kv_offload"),
         ({"preemption_mode": "swap"}, "preemption_mode must be 'recompute' with kv_offload"),
         ({"enable_prefix_caching": False}, "enable_prefix_caching must be True with kv_offload"),
         ({"num_cpu_blocks": 3}, "num_cpu_blocks must be None or 0 with kv_offload_bytes"),
+        ({"scheduler": "tenants"}, "needs KVCacheManager, got TenantKVCacheManager"),
         ({"scheduler": "sequence_group"}, "needs KVCacheManager, got GroupKVCacheManager"),
         ({"kv_offload_bytes": 1}, "kv_offload_bytes must be at least 1024, one block"),
         ({"kv_offload_bytes": None, "kv_offload_path": "x"}, "needs kv_offload_bytes, got 'x'"),
