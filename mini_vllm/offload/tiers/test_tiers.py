@@ -90,9 +90,18 @@ class World:
         self.ended[job.number] = went_well
         self.waiting_jobs.remove(job)
 
-    def step(self, ends: Sequence[int] = (), fails: bool = False) -> list[Job]:
-        """One step; jobs at these places end while the model runs. Returns those still waiting."""
+    def step(
+        self, ends: Sequence[int] = (), fails: str | None = None, spoilt: Request | None = None
+    ) -> list[Job]:
+        """One step; jobs at these places end while the model runs. Returns those still waiting.
+
+        fails: "early", before the worker has done anything, or "late". spoilt: a request whose
+        logits are not numbers.
+        """
         step = Step.decide(self.scheduler)
+        if fails == "early":
+            step.undo(self.scheduler)
+            return self.waiting_jobs
         plan = step.plan.connector or TierPlan("")
         known = {*self.ended, *(job.number for job in self.waiting_jobs)}
         self.waiting_jobs += [job for job in plan.jobs if job.number not in known]
@@ -121,6 +130,10 @@ class World:
                 sampled[request.request_id] = [sum(map(sum, seen)) % 89]
         wanted = {job.number for job in plan.jobs}
         done = {number: self.ended.pop(number) for number in [*self.ended] if number in wanted}
+        if spoilt is not None:
+            self.scheduler.finish_request(spoilt.request_id, "error")
+            spoilt.num_computed_tokens = 0
+            self.kv.withdraw(spoilt, spoilt.num_tokens)
         step.end_kv(self.kv, KVResult(connector=TierResult(done)))
         for request in step.update(self.scheduler, sampled):
             self.tokens[request.request_id] = request.output_token_ids
@@ -198,17 +211,18 @@ def test_every_interleaving_of_store_load_and_compute_gives_equal_tokens(
 def test_a_step_that_fails_loses_no_job_and_no_token(
     ends: tuple[int, ...], expected: dict[str, list[int]]
 ) -> None:
-    for k, second in itertools.product(range(12), (False, True)):
+    for k, second, kind in itertools.product(range(12), (False, True), ("early", "late")):
         world, number = World(num_host=3), itertools.count()
         step = world.step
 
-        def failing(ends: Any = (), world: World = world, step: Any = step, k: int = k) -> Any:
-            n = next(number)  # noqa: B023
-            return step(ends, n == k or (second and n == k + 1))  # noqa: B023
+        def failing(ends: Any = (), step: Any = step, number: Any = number, k: int = k) -> Any:
+            n = next(number)
+            fails = n == k or (second and n == k + 1)  # noqa: B023
+            return step(ends, kind if fails else None)  # noqa: B023
 
         world.step = failing  # type: ignore[method-assign]
         visit(world, [ends] * 9)
-        assert world.tokens == expected, k
+        assert world.tokens == expected, (k, second, kind)
 
 
 def test_who_waits_for_a_disk_holds_no_seat_and_a_failed_read_is_computed() -> None:
@@ -295,6 +309,23 @@ def test_what_may_be_spoilt_is_withdrawn_from_every_tier() -> None:
     request.num_computed_tokens = 0
     world.kv.withdraw(request, request.num_tokens)
     assert {*map(world.connector.lookup, names)} == {LookupResult.MISS}
+    world.finish()
+    assert not {*names} & {*world.disk}
+
+
+@pytest.mark.parametrize("num_good_steps", [0, 1, 2])
+def test_a_request_that_ends_with_an_error_leaves_nothing_in_a_tier(num_good_steps: int) -> None:
+    world = World()
+    request = world.add("spoilt", DOCUMENT, 9)
+    world.add("beside", [40, 41], 9)
+    for _ in range(num_good_steps):
+        world.step(ends=range(9))
+    world.step(ends=range(9), spoilt=request)
+    names = [name for name in request.block_hashes if isinstance(name, bytes)]
+    assert len(names) >= 3
+    for _ in range(3):
+        world.step(ends=range(9))
+        assert {*map(world.connector.lookup, names)} == {LookupResult.MISS}
     world.finish()
     assert not {*names} & {*world.disk}
 
