@@ -2,8 +2,8 @@
 
 What is read is right or refused: a block that is torn, spoilt, or of other bytes than its name and
 its checksum say is a miss. It is written to a temporary name, flushed to the disk and renamed, so a
-file under its own name is whole even if the machine stops at any moment. vLLM's tier writes in the
-same way (vllm/v1/kv_offload/tiering/fs/), but keeps no checksum.
+file under its own name is whole even if the machine stops at any moment. vLLM's tier renames, too,
+but keeps no checksum and flushes nothing. Source: vllm/v1/kv_offload/tiering/fs/io.py.
 
 The K and V of equal tokens differ from model to model, and from one way to compute them to another.
 So each layout has a folder of its own in the directory, and one process at a time uses a folder.

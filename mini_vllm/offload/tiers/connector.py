@@ -9,7 +9,7 @@ memory an io thread writes it to a file.
 A request whose content is on the disk waits in the queue and holds no seat. Its blocks are held in
 main memory from the lookup to the load. A file that cannot be read is a miss: the request computes
 what it has in vain waited for. Source: OffloadingConnectorScheduler
-(vllm/distributed/kv_transfer/kv_connector/v1/offloading/) and vllm/v1/kv_offload/.
+in vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py.
 """
 
 from collections.abc import Iterable, Sequence

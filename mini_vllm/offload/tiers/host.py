@@ -1,6 +1,7 @@
 """HostTier: which blocks of main memory hold which content, and which of them gives way.
 
-Source: CPUOffloadingManager and its LRU policy in vllm/v1/kv_offload/cpu/.
+Source: CPUOffloadingManager in vllm/v1/kv_offload/cpu/manager.py, LRUCachePolicy in
+vllm/v1/kv_offload/cpu/policies/lru.py.
 """
 
 from collections import OrderedDict

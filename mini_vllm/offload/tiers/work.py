@@ -1,6 +1,6 @@
 """What the two halves of the tiers tell each other: names, numbers of blocks, and jobs.
 
-Source: LookupResult and the transfer specs in vllm/v1/kv_offload/base.py.
+Source: LookupResult in vllm/v1/kv_offload/base.py.
 """
 
 from collections.abc import Mapping
