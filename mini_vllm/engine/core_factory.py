@@ -24,7 +24,7 @@ from mini_vllm.models.checkpoint import (
     resolve_model,
 )
 from mini_vllm.offload.hybrid import with_groups
-from mini_vllm.offload.tiers.manager import attach_gate, tiered, wants_tiers
+from mini_vllm.offload.tiers.manager import attach_gate, flush, tiered, wants_tiers
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -107,7 +107,7 @@ class CoreFactory:
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
         self._core_cls = core_cls
-        self._is_first = True
+        self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
         self.grammars = GrammarCompiler(self.vocabulary, config.structured_outputs_backend)
@@ -137,13 +137,16 @@ class CoreFactory:
         scheduler.attach(EngineGate(self.grammars, self.vocabulary))
         attach_gate(scheduler)
         core = self._core_cls(scheduler, self.executor)
-        if not self._is_first:
+        if self._core is not None:
             core.runner_view.reset()  # the runner has what there was before
-        self._is_first = False
+        self._core = core
         return core
 
     def shutdown(self) -> None:
         """Give back what the executor and the compiler hold, such as processes."""
+        core = self._core
+        if core is not None and not (core.is_dead or core.in_flight):
+            flush(core.scheduler.kv_cache_manager, self.executor.execute)
         self.executor.shutdown()
         self.grammars.close()
 
@@ -197,7 +200,7 @@ def choose_executor(
         from mini_vllm.worker.graphs.runner import with_graphs
 
         executor_cls = with_graphs(executor_cls)
-    if wants_tiers(config.kv_offload_bytes, config.kv_offload_path, config.kv_offload_disk_bytes):
+    if wants_tiers(config):
         from mini_vllm.worker.tiers.executor import with_tiers
 
         executor_cls = with_tiers(executor_cls, config)

@@ -38,9 +38,6 @@ class HostTier:
         self._blocks: dict[Name, HostBlock] = {}
         self._evictable: OrderedDict[Name, HostBlock] = OrderedDict()  # next to go first
 
-    def __len__(self) -> int:
-        return len(self._blocks)
-
     @property
     def num_held_blocks(self) -> int:
         return self.num_blocks - len(self._free) - len(self._evictable)

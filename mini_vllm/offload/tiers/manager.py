@@ -3,16 +3,18 @@ wait for a disk.
 """
 
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
-from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Part, SchedulerInterface
+from mini_vllm.step import StepInput, StepOutput
 
 
 class SpillingPool(BlockPool):
@@ -84,20 +86,18 @@ class LoadGate(Part):
         return self.kv.is_ready(request)
 
 
-def wants_tiers(num_bytes: int | None, path: str | None, disk_bytes: int | None) -> bool:
-    """Whether the options kv_offload_* ask for tiers.
+def wants_tiers(config: Any) -> bool:
+    """Whether an EngineConfig asks for tiers.
 
     Raises InvalidParameterError for a tier without the one before it.
     """
-    if path is not None and num_bytes is None:
-        raise InvalidParameterError(
-            f"kv_offload_path needs kv_offload_bytes, got {shown(path)} without"
-        )
-    if disk_bytes is not None and path is None:
-        raise InvalidParameterError(
-            f"kv_offload_disk_bytes needs kv_offload_path, got {disk_bytes} without"
-        )
-    return num_bytes is not None
+    for name, before in (
+        ("kv_offload_path", "kv_offload_bytes"),
+        ("kv_offload_disk_bytes", "kv_offload_path"),
+    ):
+        is_there = getattr(config, name) is None or getattr(config, before) is not None
+        config.require(name, is_there, f"None without {before}")
+    return config.kv_offload_bytes is not None
 
 
 def tiered(
@@ -121,3 +121,11 @@ def attach_gate(scheduler: SchedulerInterface) -> None:
     kv = scheduler.kv_cache_manager
     if isinstance(kv, TieredKVCacheManager):
         scheduler.attach(LoadGate(kv))
+
+
+def flush(kv: KVCacheManager, execute: Callable[[StepInput], Future[StepOutput]]) -> None:
+    """Bring to its end what the tiers still have to do, between two steps: the last blocks go down
+    and are written.
+    """
+    while isinstance(kv, TieredKVCacheManager) and (plan := kv.begin_step()):
+        kv.end_step(execute(StepInput(kv=plan)).result().kv)

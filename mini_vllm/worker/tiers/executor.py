@@ -37,7 +37,7 @@ logger = logging.getLogger("mini_vllm")
 class TieringExecutor(LocalExecutor):
     """Owns the CPU blocks. A block lies there in one piece, over all layers, as in its file.
 
-    In a step without requests run() waits a moment for what is read, since nothing else is to be
+    In a step without requests run() waits a moment for the io threads, since nothing else is to be
     done. No other step waits for a disk.
     """
 
@@ -108,9 +108,8 @@ class TieringExecutor(LocalExecutor):
         self._store(work)
         self._load(work)
         output = super().run(replace(step, kv=replace(step.kv, connector=None)))
-        reads = [self._begun[job.number] for job in work.jobs if job.kind == "read"]
-        if reads and not step.req_ids:
-            wait(reads, IDLE_WAIT)
+        if not step.req_ids:
+            wait(self._begun.values(), IDLE_WAIT)
         done = {number: job.result() for number, job in self._begun.items() if job.done()}
         return replace(output, kv=KVResult(connector=TierResult(done)))
 
