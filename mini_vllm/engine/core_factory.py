@@ -101,9 +101,9 @@ class CoreFactory:
         self.kv_cache_plan = plan = plan_kv_cache(
             config, hf_config, layout, executor.available_bytes, may_swap=may_swap
         )
-        executor.allocate(plan)
         if config.kv_offload_bytes is not None:
             manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
+        executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
         self._core_cls = core_cls

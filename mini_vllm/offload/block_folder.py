@@ -7,6 +7,7 @@ but keeps no checksum and flushes nothing. Source: vllm/v1/kv_offload/tiering/fs
 
 The K and V of equal tokens differ from model to model, and from one way to compute them to another.
 So each layout has a folder of its own in the directory, and one process at a time uses a folder.
+What is in it tells of prompts, so only its owner may read it.
 """
 
 import fcntl
@@ -37,7 +38,7 @@ class BlockFolder:
         key = sha256(described.encode()).hexdigest()[:16]
         self.path = Path(directory).expanduser() / key
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
+            self.path.mkdir(0o700, parents=True, exist_ok=True)
             self._lock = open(self.path / "lock", "a")  # noqa: SIM115  # until close()
             (self.path / "layout.json").write_text(described)
         except OSError as error:

@@ -370,6 +370,7 @@ def test_a_folder_belongs_to_one_layout_and_one_engine(tmp_path: Path) -> None:
         BlockFolder(str(tmp_path), LAYOUT)
     other = BlockFolder(str(tmp_path), {**LAYOUT, "block": [4, 3]})
     assert (first.names(), other.names()) == ([NAMES[0]], [])
+    assert first.path.stat().st_mode & 0o77 == 0, "it tells of prompts"
     first.close(), other.close()
     again = BlockFolder(str(tmp_path), LAYOUT)
     assert again.names() == [NAMES[0]]
