@@ -106,7 +106,7 @@ cluster: $(STAMP) $(ROUTERS)/bin/smg ## two servers behind a router: make cluste
 	@PATH=$(CURDIR)/$(ROUTERS)/bin:$$PATH $(CURDIR)/$(BIN)/python examples/routers.py $(ROUTER)
 
 $(RAY)/ray: | $(STAMP)
-	@$(PIP) -c constraints.txt --target $(RAY) 'ray[serve]==2.60.0'
+	@$(PIP) -c constraints.txt --target $(RAY) 'ray[data,serve]==2.60.0'
 
 ray: $(STAMP) $(RAY)/ray ## two replicas behind Ray Serve (Linux)
 	@PYTHONPATH=$(CURDIR)/$(RAY):$(CURDIR) $(BIN)/python examples/ray_serve/here.py

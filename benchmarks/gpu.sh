@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # All that a machine with a GPU must prove, one part after the other; a part that fails does not end the run.
 #
-#     benchmarks/gpu.sh [tests] [attention] [engine] [smoke]        default: all of them, about 20 minutes
+#     benchmarks/gpu.sh [tests] [attention] [engine] [graphs] [smoke]        default: all of them, about 30 minutes
 #
 #     tests      the kernels' tests, compiled
 #     attention  bench_attention.py --device cuda
 #     engine     bench_engine.py --device cuda
+#     graphs     bench_graphs.py: each mode of recorded forwards, with and without one step ahead, at most 10 minutes
 #     smoke      mini-vllm doctor, and text from the bundled model on the GPU
 #
 # PYTHON chooses the interpreter (python3), RESULTS the folder of the reports (benchmarks/results). mini_vllm need not
@@ -51,13 +52,16 @@ run_part() {
         engine)
             check "engine" 560 "$PYTHON" benchmarks/bench_engine.py --device cuda --results "$RESULTS"
             ;;
+        graphs)
+            check "graphs" 590 "$PYTHON" benchmarks/bench_graphs.py --device cuda --results "$RESULTS"
+            ;;
         smoke)
             check "doctor" 120 "${mini_vllm[@]}" doctor
             check "generate on cuda" 120 "${mini_vllm[@]}" generate --device cuda --max-tokens 40 --temperature 0 \
                 "A KV block is" "Chunked prefill spreads"
             ;;
         *)
-            echo "unknown part '$1': tests, attention, engine or smoke" >&2
+            echo "unknown part '$1': tests, attention, engine, graphs or smoke" >&2
             failed=1
             ;;
     esac
@@ -70,7 +74,7 @@ import triton
 gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"
 print(f"torch {torch.__version__}, CUDA {torch.version.cuda}, Triton {triton.__version__}, {gpu}")
 EOF
-[ $# -gt 0 ] || set -- tests attention engine smoke
+[ $# -gt 0 ] || set -- tests attention engine graphs smoke
 for part in "$@"; do
     run_part "$part"
 done

@@ -4,7 +4,7 @@ Its files and folders are rings, from within. docs/where-things-are.md says what
 
     heart     request step block_hash block_pool kv_cache scheduler_interface scheduler
               engine.core engine.runner_view
-    step      engine worker light attention native models
+    step      engine worker light attention native parallel models
     text      config params errors frontend
     features  policies offload spec_decode structured
     product   serving cli observe load simulator

@@ -163,7 +163,7 @@ class EngineDeadError(MiniVllmError, RuntimeError):
     """
 
 
-class ExecutorLostError(MiniVllmError, RuntimeError):
+class ExecutorLostError(EngineDeadError):
     """What computed the steps is gone, as a process that was killed. A new engine has to be
     made.
     """

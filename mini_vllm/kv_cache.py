@@ -64,7 +64,6 @@ class KVCacheManager:
                 f"hash_function must be one of {[*HASH_FUNCTIONS]}, got {shown(hash_function)}"
             )
         self.block_pool = BlockPool(num_blocks)
-        self.hash_block_size = self.block_size  # tokens that one hash names
         self._hash_block = HASH_FUNCTIONS[hash_function]
         self._tables: dict[str, list[KVCacheBlock]] = {}
         # By request, how many of its blocks are published. A request whose full blocks all are is
@@ -309,11 +308,11 @@ class KVCacheManager:
             self._num_published[request_id] = max(start, len(hashes))
 
     def _block_hashes(self, request: Request) -> list[Hashable]:
-        """The hashes of the request's full blocks of hash_block_size tokens.
+        """The hashes of the request's full blocks.
 
         They depend on its tokens alone, so it remembers them.
         """
-        hashes, size = request.block_hashes, self.hash_block_size
+        hashes, size = request.block_hashes, self.block_size
         for i in range(len(hashes), request.num_tokens // size):
             token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
             hashes.append(

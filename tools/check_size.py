@@ -31,14 +31,16 @@ MAX_TOKENS = {
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,
+    "worker/compiled": 1_050,
     "worker/graphs": 6_800,
-    "worker/tiers": 1_500,
+    "worker/tiers": 2_150,
     "worker/ranks": 2_500,
     "parallel": 3_500,
     "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,
     "models": 13_550,
+    "models/moe": 3_500,
     "models/hybrid": 1_490,
     "offload": 7_560,
     "offload/tiers": 3_500,
@@ -73,6 +75,7 @@ NOT_A_MODEL = (
     "models/byte_level_bpe.py",
     "models/checkpoint.py",
     "models/layers/",
+    "models/moe/",
 )
 MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
 SHORT_FUNCTION = 40

@@ -49,6 +49,8 @@ from mini_vllm.attention import (  # noqa: E402
 from mini_vllm.attention.triton_backend import TritonBackend  # noqa: E402
 from mini_vllm.attention.triton_simple import SimpleTritonBackend  # noqa: E402
 from mini_vllm.models.layers import fused_triton  # noqa: E402
+from mini_vllm.models.moe import grouped_triton  # noqa: E402
+from mini_vllm.models.moe.experts import run_triton  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "kernels.md"
 META = torch.device("meta")
@@ -197,6 +199,11 @@ CASES = (
     Case(sliding_window=4096),
     Case(num_heads=8, num_kv_heads=2, head_dim=16),
     Case(num_heads=8, num_kv_heads=4, head_dim=32, dtype=torch.float32),
+    Case(num_kv_heads=1, num_heads=64),  # multi-query attention: all heads are rows of one tile
+    Case(num_kv_heads=1, num_heads=128),
+    Case(num_kv_heads=1, num_heads=71, head_dim=64),  # Falcon-7B
+    Case(num_kv_heads=1, num_heads=64, head_dim=256),
+    Case(num_kv_heads=1, num_heads=64, dtype=torch.float32),
     Case(head_dim=64),
     Case(head_dim=80),
     Case(head_dim=256),
@@ -238,6 +245,15 @@ def elementwise_launches(dtype: torch.dtype, size: int = 4096) -> Iterator[tuple
     yield from zip(("rms_norm of heads", "add_rms_norm", "silu_mul"), launches, strict=True)
 
 
+def expert_launches(dtype: torch.dtype) -> Iterator[tuple[str, Launch]]:
+    """The two products of a layer of experts, in the sizes of Qwen3-30B-A3B."""
+    weights = [torch.empty(128, *shape, dtype=dtype, device=META) for shape in ((1536, 2048), (2048, 768))]
+    chosen = torch.empty(7, 8, dtype=torch.int64, device=META)
+    with recording(grouped_triton) as launches:
+        run_triton(torch.empty(7, 2048, dtype=dtype, device=META), chosen, *weights)
+    yield from zip(("experts, gate and up", "experts, down"), launches, strict=True)
+
+
 # --- the table ----------------------------------------------------------------------------------------------------
 
 
@@ -260,9 +276,9 @@ def compile_others() -> Iterator[tuple[str, str, int, Usage]]:
 
 
 def compile_elementwise() -> Iterator[tuple[str, str, int, Usage]]:
-    """(kernel, case, capability, usage) of the kernels between the matrix products."""
+    """(kernel, case, capability, usage) of the kernels between the matrix products, and of experts."""
     for dtype in (torch.bfloat16, torch.float32):
-        for name, launch in elementwise_launches(dtype):
+        for name, launch in chain(elementwise_launches(dtype), expert_launches(dtype)):
             for capability in TARGETS:
                 yield name, str(dtype).removeprefix("torch."), capability, compile_launch(launch, capability)
 

@@ -36,7 +36,7 @@ LABS = tuple(labs())
 ALSO = (MEASURED, BACKENDS, *(ROOT / name for name in ("docs/install.md", "docs/vllm.md", "CITATION.cff")))  # have some
 RINGS = {  # from within: the files, and the folders with what other rings have not of them
     "heart": HEART,
-    "step": ("engine", "worker", "light", "attention", "native", "models"),
+    "step": ("engine", "worker", "light", "attention", "native", "parallel", "models"),
     "text": ("config.py", "params.py", "errors.py", "frontend"),
     "features": ("policies", "offload", "spec_decode", "structured"),
     "product": ("serving", "cli", "observe", "load", "simulator"),
@@ -359,8 +359,8 @@ def test_commands_and_models_are_listed() -> None:
     assert re.findall(r"`(?:mini-vllm )?(\w[\w ]*)`", listed) == commands
     families = re.search(r"The supported families are ([^.]*?),? and any other", text)
     assert families
-    models = keys_of("mini_vllm/models/config_fields.py", "MODELS")
-    assert sorted(name.lower() for name in re.findall(r"[A-Z]\w+", families[1])) == sorted(models)
+    models = [name.removesuffix("_text") for name in keys_of("mini_vllm/models/config_fields.py", "MODELS")]
+    assert sorted(name.lower().replace("-", "_") for name in re.findall(r"[A-Z][\w-]+", families[1])) == sorted(models)
 
 
 def test_kernels_are_compiled_for_the_named_gpus() -> None:

@@ -52,7 +52,7 @@ def test_every_kernel_fits() -> None:
     check(rows)
     assert {row["kernel"] for row in rows} == {
         "write_kv", "rotate_and_write_kv", "attention, prefill", "attention, decode", "merge", "attend_row",
-        "rms_norm of heads", "add_rms_norm", "silu_mul",
+        "rms_norm of heads", "add_rms_norm", "silu_mul", "experts, gate and up", "experts, down",
     }  # fmt: skip
 
 

@@ -20,7 +20,10 @@ OF_NAMED_TUPLES = {"_asdict", "_fields", "_make", "_replace"}  # private by thei
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 PRIVATE = {  # by room: names, and why they are used there
-    "worker": {"_schema": "torch has no public name for whether an operator changes its arguments"},
+    "worker": {
+        "_dynamo": "torch has no public name for marking a dimension as dynamic",
+        "_schema": "torch has no public name for whether an operator changes its arguments",
+    },
     "models": {
         "_is_mkldnn_bf16_supported": "torch has no public name for it",
         "_linear_pointwise": "torch has no public name for it",

@@ -51,6 +51,34 @@ def url(port: int) -> str:
     return f"http://127.0.0.1:{port}"
 
 
+def run_batch(folder: Path) -> list[dict[str, str]]:
+    """The answers that are there after a run."""
+    command = [sys.executable, "examples/ray_data/batch.py", folder / "prompts", folder / "answers"]
+    options = ["--max-tokens", "8", "--batch-size", "4", "--num-engines", "2"]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(RAY), str(ROOT)])}
+    subprocess.run(
+        list(map(str, [*command, *options])), cwd=ROOT, env=env, check=True, capture_output=True, timeout=300
+    )
+    files = (folder / "answers").glob("*.json")
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def test_a_batch_over_files_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The second run writes the rows that are new, and no other one again."""
+    for name in ("prompts", "answers"):
+        (tmp_path / name).mkdir()
+    question = {"role": "user", "content": "What is a KV block?"}
+    rows = [{"id": f"a{i}", "messages": [question]} for i in range(6)]
+    (tmp_path / "prompts" / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first = run_batch(tmp_path)
+    assert sorted(row["id"] for row in first) == [row["id"] for row in rows]
+    assert {row["text"] for row in first} == {"A KV block is a fixed-size"}
+    more = [{"id": f"b{i}", "messages": [question]} for i in range(3)]
+    (tmp_path / "prompts" / "b.jsonl").write_text("".join(json.dumps(row) + "\n" for row in more))
+    second = run_batch(tmp_path)
+    assert sorted(row["id"] for row in second) == [row["id"] for row in rows + more]
+
+
 def until(holds: Callable[[], bool], what: str) -> None:
     for _ in range(600):
         if holds():

@@ -102,10 +102,6 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield f"a form of traces not known here (schema {schema})"
     if not has_groups(config) and config.get("hash_block_size", config["block_size"]) != config["block_size"]:
         yield "hashes of parts of a block (hash_block_size)"
-    if any("eagle" in group for group in config.get("groups", ())):
-        yield "groups that leave their last block out (eagle of a group)"
-    if has_groups(config) and (config.get("spec") or {}).get("method") == "eagle":
-        yield "drafts by EAGLE beside groups (method of spec)"
     if config.get("connector") is not None:
         yield "KV connectors (connector)"
     if any(request.get("kv") is not None for request in trace["requests"]):

@@ -129,14 +129,9 @@ def test_stop_token_ids_are_part_of_a_request() -> None:
     assert f"'{request['id']}', 'stop'" in str(replay(trace))
 
 
-EAGLE = {"spec": {"method": "eagle"}}
-FULL, SLIDING = {"kind": "full", "block_size": 4}, {"kind": "sliding", "block_size": 4, "window": 8}
-
-
 @pytest.mark.parametrize(
     ("config", "request_fields", "feature"),
     [
-        ({"groups": [FULL, SLIDING]} | EAGLE, {}, "drafts by EAGLE beside groups (method of spec)"),
         ({"hash_block_size": 2}, {}, "hashes of parts of a block (hash_block_size)"),
         ({"connector": {"policy": "fail", "role": "kv_both"}}, {}, "KV connectors (connector)"),
         ({}, {"kv": {"ext": 8}}, "KV from outside (kv of a request)"),

@@ -26,6 +26,8 @@ FLOAT32_SHORT_TILES = {64: (32, 4, 2), 128: (16, 4, 2), 256: (16, 4, 2)}
 FLOAT32_CHUNK_TILES = {64: (32, 32, 4, 2), 128: (16, 16, 4, 2), 256: (16, 16, 4, 2)}
 HOPPER = 9  # major number of the compute capability
 MIN_ROWS = 16  # of a matrix product on a GPU
+# of so many rows, as with one KV head for 64 query heads, the sums need the registers of more warps
+MANY_ROWS = 64
 
 
 def tile_shapes(
@@ -40,8 +42,12 @@ def tile_shapes(
     short, chunk = (SHORT_TILES, CHUNK_TILES) if generation >= HOPPER else TILES_BEFORE_HOPPER
     if dtype == torch.float32:
         short, chunk = FLOAT32_SHORT_TILES, FLOAT32_CHUNK_TILES
-    chunk_rows, *rest = chunk[width]
-    return TileShape(rows, *short[width]), TileShape(max(rows, chunk_rows), *rest)
+    of_short, (chunk_rows, *of_chunk) = [*short[width]], chunk[width]
+    if rows >= MANY_ROWS:
+        of_short = [min(of_short[0], MANY_ROWS), 8, 2]
+        if dtype == torch.float32:  # keys that wait in registers spill
+            of_short = of_chunk = [of_short[0], 8, 1]
+    return TileShape(rows, *of_short), TileShape(max(rows, chunk_rows), *of_chunk)
 
 
 class TritonBackend(AttentionBackend):

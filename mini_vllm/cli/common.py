@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
     "device": "auto, cpu, cuda or cuda:N.",
+    "tensor_parallel_size": "Processes, of which each holds a part of every layer.",
     "dtype": "auto (the checkpoint's own), float32, bfloat16 or float16.",
     "quantization": "int8: weights of linear layers in eight bits, quantised at load.",
     "block_size": "Tokens per KV block.",
@@ -48,8 +49,9 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "kv_offload_disk_bytes": "Most bytes there; by default half of what is left.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
-    "async_scheduling": "Decide a step while the one before it computes.",
+    "async_scheduling": "Decide a step while the one before it computes; by default on a GPU.",
     "cudagraph_mode": "none, piecewise, full, full_decode_only or full_and_piecewise.",
+    "enforce_eager": "Run the model operator by operator, or compile it at the start.",
     "batch_invariant": "The same bits for a request, whatever else is in its batch.",
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default nothing does.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
@@ -101,8 +103,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             SamplingParams, SAMPLING_OPTIONS, dict.fromkeys(SAMPLING_OPTIONS), "Sampling"
         )
     if "config" in own:
-        defaults = {"model": "tiny", "enable_prefix_caching": False}
-        parameters += _options(EngineConfig, ENGINE_OPTIONS, defaults, "Engine")
+        parameters += _options(
+            EngineConfig,
+            ENGINE_OPTIONS,
+            {"model": "tiny", "enable_prefix_caching": False},
+            "Engine",
+        )
     parameters.append(_option("debug", bool, False, "Show the traceback of an error."))
     parameters = [parameter.replace(kind=Parameter.KEYWORD_ONLY) for parameter in parameters]
 
@@ -115,13 +121,12 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
                 **{each: options.pop(each) for each in signature(group).parameters}
             )
         if "sampling" in own:
-            given = {name: options.pop(name) for name in SAMPLING_OPTIONS}
             options["sampling"] = {
-                name: value for name, value in given.items() if value is not None
+                name: value for name in SAMPLING_OPTIONS if (value := options.pop(name)) is not None
             }
         if "config" in own:
             engine = {name: options.pop(name) for name in ENGINE_OPTIONS}
-            engine["enable_prefix_caching"] = not engine["enable_prefix_caching"]
+            engine["enable_prefix_caching"] ^= True
             options["config"] = EngineConfig(**engine)
         function(**options)
 
@@ -178,11 +183,13 @@ def _options_of(group: type) -> list[Parameter]:
 
 def _option(name: str, kind: Any, default: Any, text: str, group: str | None = None) -> Parameter:
     flag = "--" + name.replace("enable_", "no_").replace("_", "-")
+    if kind == bool | None or default is True:
+        flag += "/--no" + flag[1:]
     made = option(default, text, flag, rich_help_panel=group)
     return Parameter(name, Parameter.KEYWORD_ONLY, default=made, annotation=kind)
 
 
-def read_stdin(*, line: bool = False) -> str | None:
+def read_stdin(line: bool = False) -> str | None:
     """All of stdin, or its next line; None at its end.
 
     Raises InvalidParameterError for more than a prompt can be.
@@ -190,7 +197,7 @@ def read_stdin(*, line: bool = False) -> str | None:
     A byte that is not UTF-8 is kept as Python keeps it in arguments, for check_text.
     """
     source = sys.stdin.buffer
-    data = source.readline(MAX_PROMPT_BYTES + 1) if line else source.read(MAX_PROMPT_BYTES + 1)
+    data = (source.readline if line else source.read)(MAX_PROMPT_BYTES + 1)
     if len(data) > MAX_PROMPT_BYTES:
         raise InvalidParameterError(
             f"standard input has more than {MAX_PROMPT_BYTES:,} bytes for one prompt"
@@ -202,7 +209,7 @@ def read_stdin(*, line: bool = False) -> str | None:
     )
 
 
-def console(*, stderr: bool = False) -> Console:
+def console(stderr: bool = False) -> Console:
     """A console on what stdout or stderr is now."""
     return Console(stderr=stderr, highlight=False)
 

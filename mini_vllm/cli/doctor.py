@@ -26,18 +26,19 @@ Finding = tuple[Text, str, str, str]  # verdict, what was looked at, what was fo
 
 def doctor(
     model: str | None = option(None, "Say whether this model fits here, without loading it."),
+    tensor_parallel_size: int = option(1, "With --model: cut among so many processes."),
 ) -> None:
     """Say what this machine can run, and test it.
 
     Exit status 1 if the bundled model does not answer here, 2 if no form of MODEL fits.
     """
     with busy("looking around"):
-        findings = list(examine() if model is None else examine_model(model))
+        findings = list(examine() if model is None else examine_model(model, tensor_parallel_size))
     table = Table.grid(padding=(0, 2))
-    for verdict, name, value, meaning in findings:
-        table.add_row(verdict, name, value, Text(meaning, "bright_black"))
+    for finding in findings:
+        table.add_row(*finding[:3], Text(finding[3], "bright_black"))
     console().print(table)
-    if any(verdict is FAULT for verdict, *_ in findings):
+    if any(FAULT in each for each in findings):
         raise typer.Exit(1)
 
 
@@ -49,10 +50,10 @@ def examine() -> Iterator[Finding]:
         f"{platform.python_version()} on {platform.system()} {platform.machine()}",
         "enough for the core: block pool, KV cache manager, scheduler",
     )
-    missing = [name for name in PACKAGES if not installed(name)]
     for name, use in PACKAGES.items():
-        yield ABSENT if name in missing else OK, name, f"{installed(name) or 'not installed'}", use
-    if "torch" in missing:
+        found = installed(name)
+        yield OK if found else ABSENT, name, found or "not installed", use
+    if not installed("torch"):
         yield (
             ABSENT,
             "engine",
@@ -64,12 +65,13 @@ def examine() -> Iterator[Finding]:
     yield from examine_answer()
 
 
-def examine_model(model: str) -> Iterator[Finding]:
+def examine_model(model: str, size: int) -> Iterator[Finding]:
     """The forms in which the weights may be held, and whether each fits."""
+    from mini_vllm.config import EngineConfig
     from mini_vllm.worker.fit import forms_of
 
-    for form in forms_of(model):
-        yield OK if form.fits else ABSENT, str(form), form.figures, ""
+    for form in forms_of(EngineConfig(model, tensor_parallel_size=size)):
+        yield OK if form.fits else ABSENT, f"{form}", form.figures, ""
 
 
 def examine_engine() -> Iterator[Finding]:
@@ -98,7 +100,7 @@ def examine_engine() -> Iterator[Finding]:
     yield (
         ABSENT if slow else OK,
         "int8 weights",
-        "torch" if slow else "c",
+        f"{'torch' if slow else 'c'}",
         slow or "what serves --quantization int8",
     )
 
@@ -127,8 +129,8 @@ def ask() -> str:
     from mini_vllm import LLM, SamplingParams
 
     params = SamplingParams(temperature=0.0, max_tokens=80)
-    output = LLM("tiny").chat([{"role": "user", "content": QUESTION}], params)[0]
-    return output.outputs[0].text.strip()
+    conversation = [{"role": "user", "content": QUESTION}]
+    return LLM("tiny").chat(conversation, params)[0].outputs[0].text.strip()
 
 
 def installed(package: str) -> str | None:

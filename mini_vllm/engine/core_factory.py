@@ -23,7 +23,7 @@ from mini_vllm.models.checkpoint import (
     load_tokenizer,
     resolve_model,
 )
-from mini_vllm.offload.hybrid import with_groups
+from mini_vllm.offload.hybrid.manager import with_groups
 from mini_vllm.offload.tiers.manager import attach_gate, flush, tiered, wants_tiers
 from mini_vllm.policies.registry import (
     Classes,
@@ -196,6 +196,10 @@ def choose_executor(
             and issubclass(scheduler_cls, Scheduler)
         )
         config = executor_cls.with_defaults(config, may_run_ahead)
+    if not config.enforce_eager:
+        from mini_vllm.worker.compiled import with_compiled
+
+        executor_cls = with_compiled(executor_cls)
     if config.cudagraph_mode not in (None, "none"):
         from mini_vllm.worker.graphs.runner import with_graphs
 

@@ -4,7 +4,6 @@ step, too.
 
 import signal
 import threading
-from types import FrameType, TracebackType
 
 
 class Interrupts:
@@ -29,12 +28,7 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._press)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         if self._is_installed:
             signal.signal(signal.SIGINT, self._before)
         if self._num_presses and kind is None:
@@ -50,7 +44,7 @@ class Interrupts:
         """From now on a press waits for the end of the context."""
         self._is_leaving = True
 
-    def _press(self, number: int, frame: FrameType | None) -> None:
+    def _press(self, *args: object) -> None:
         self._num_presses += 1
         if self._num_presses > 1 and not self._is_leaving:
             self._is_leaving = True

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Any
 
 from rich.console import Console
-from rich.progress import Progress, TaskID
+from rich.progress import Progress
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.beam_search import BeamSearch, BeamSearchOutput, BeamSearchParams
@@ -108,8 +108,7 @@ class LLM:
         prompts = [self.apply_chat_template(each, **options) for each in as_conversations(messages)]
         params = [use.constrain(each) for each in self._one_each(sampling_params, len(prompts))]
         form_of = self.engine.input_processor.form_of
-        pairs = zip(prompts, params, strict=True)
-        forms = [form_of(prompt, use, each) for prompt, each in pairs]
+        forms = [form_of(prompt, use, each) for prompt, each in zip(prompts, params, strict=True)]
         params = [form.constrain(each) for form, each in zip(forms, params, strict=True)]
         outputs = self.generate(prompts, params, use_progress=use_progress)
         for output, form in zip(outputs, forms, strict=True):
@@ -201,15 +200,6 @@ class LLM:
             num_prompts,
         )
 
-    def _new_id(self, request_ids: list[str]) -> str:
-        """An id, which is noted before anything is done with it: whatever comes, the request will
-        be dropped.
-        """
-        request_id = f"llm-{next(self._ids)}"
-        request_ids.append(request_id)
-        self._results[request_id] = None
-        return request_id
-
     def _add(
         self,
         prompt: Prompt,
@@ -220,9 +210,12 @@ class LLM:
     ) -> str:
         check_params("sampling_params", sampling_params, SamplingParams)
         params = replace(sampling_params, output_kind=output_kind)
-        request_id = self._new_id(request_ids)
-        keep = on_output or partial(self._results.__setitem__, request_id)
-        self.engine.add_request(request_id, prompt, params, on_output=keep)
+        # noted before anything is done with it: whatever comes, the request will be dropped
+        request_id = f"llm-{next(self._ids)}"
+        request_ids.append(request_id)
+        self._results[request_id] = None
+        keep = partial(self._results.__setitem__, request_id)
+        self.engine.add_request(request_id, prompt, params, on_output=on_output or keep)
         return request_id
 
     def _decode(self, token_ids: Sequence[int]) -> str:
@@ -278,7 +271,7 @@ class LLM:
     def _run(self, request_ids: Sequence[str], interrupts: Interrupts, use_progress: bool) -> None:
         waiting = set(request_ids)
         with Progress(console=Console(stderr=True), disable=not use_progress) as progress:
-            task: TaskID = progress.add_task("generating", total=len(waiting))
+            task = progress.add_task("generating", total=len(waiting))
             while waiting:
                 self._step()
                 interrupts.check()

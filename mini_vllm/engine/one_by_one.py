@@ -30,11 +30,7 @@ def execute_one_by_one(
     for chunk in chunks_of(step):
         request_id = chunk.request_id
         names = {request_id, *(sample.request_id for sample in chunk.samples)}
-        targets = (
-            {request_id: step.prompt_targets[request_id]}
-            if request_id in step.prompt_targets
-            else {}
-        )
+        targets = {name: ids for name, ids in step.prompt_targets.items() if name == request_id}
         rows = {name: row for name, row in step.new_rows.items() if name in names}
         masks = {name: mask for name, mask in step.masks.items() if name in names}
         part = StepInput.of([chunk], rows, prompt_targets=targets, masks=masks)

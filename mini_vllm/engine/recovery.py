@@ -8,7 +8,6 @@ that fails, too, the requests run one by one, and those that fail by themselves 
 """
 
 import logging
-from collections.abc import Mapping
 from concurrent.futures import Future
 
 from mini_vllm.engine.core import EngineCore
@@ -26,13 +25,9 @@ MOST_FAILURES = 5
 
 
 class FailedByThemselvesError(Exception):
-    """Requests of a step failed when they were run one by one. failed: by request id, what each
+    """Requests of a step failed when they were run one by one. It has, by request id, what each
     raised.
     """
-
-    def __init__(self, failed: Mapping[str, Exception]) -> None:
-        super().__init__(str(next(iter(failed.values()))))
-        self.failed = failed
 
 
 class RecoveringCore(EngineCore):
@@ -68,7 +63,7 @@ class RecoveringCore(EngineCore):
         """
         if isinstance(error, ExecutorLostError):
             return super().fail_step(step, error)
-        failed = error.failed if isinstance(error, FailedByThemselvesError) else {}
+        failed = error.args[0] if isinstance(error, FailedByThemselvesError) else {}
         logger.warning(
             "step %d has failed: %s", self.num_steps, shown(next(iter(failed.values()), error))
         )

@@ -144,12 +144,12 @@ class ChatTemplateRenderer:
         try:
             with self._processes.one() as process:
                 answer = process.ask(sent)
+        except (EOFError, TimeoutError) as error:
+            raise ChatTemplateError(f"the chat template {error}") from error
         except OSError as error:
             raise ChatTemplateError(
                 f"the process for chat templates does not start: {error}"
             ) from error
-        except EOFError as error:
-            raise ChatTemplateError(f"the chat template {error}") from error
         if "error" in answer:
             raise ChatTemplateError(f"the chat template {answer['error']}")
         return str(answer["text"])

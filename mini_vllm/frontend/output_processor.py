@@ -614,12 +614,10 @@ class OutputProcessor:
         del self._requests[state.request_id]
 
     def _with_text(self, logprobs: dict[int, Logprob]) -> dict[int, Logprob]:
-        tokenizer = self.tokenizer
-        if tokenizer is None:
+        if self.tokenizer is None:
             return logprobs
+        find = self.tokenizer.token_bytes
         return {
-            token_id: logprob._replace(
-                decoded_token=tokenizer.token_bytes(token_id).decode(errors="replace")
-            )
-            for token_id, logprob in logprobs.items()
+            token_id: Logprob(number, rank, find(token_id).decode(errors="replace"))
+            for token_id, (number, rank, _) in logprobs.items()
         }

@@ -61,6 +61,8 @@ MODELS: Mapping[str, str] = {
     "smollm3": "mini_vllm.models.smollm3:SmolLM3ForCausalLM",
     "granite": "mini_vllm.models.granite:GraniteForCausalLM",
     "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
+    "mixtral": "mini_vllm.models.moe.mixtral:MixtralForCausalLM",
+    "qwen3_moe": "mini_vllm.models.moe.qwen3_moe:Qwen3MoeForCausalLM",
     "gemma3_text": "mini_vllm.models.hybrid.gemma3:Gemma3ForCausalLM",
 }
 """By the model_type of a config.json, which transformers goes by: module and class, imported when

@@ -111,8 +111,8 @@ class DecoderModel(nn.Module):
         ]
         self.layers = nn.ModuleList(layers)
         self.attention_specs = [layer.self_attn.spec for layer in layers]
-        self.num_heads = self.attention_specs[0].num_heads
-        self.num_kv_heads = self.attention_specs[0].num_kv_heads
+        spec = self.attention_specs[0]
+        self.num_heads, self.num_kv_heads = spec.num_heads, spec.num_kv_heads
         self.vocab_shard = self.embed_tokens.shard
         self.norm = self.layer_cls.norm_cls(body.at("norm"), self.hidden_size, config.rms_norm_eps)
         self.lm_head = None

@@ -20,9 +20,11 @@ from transformers import (
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
+    MixtralConfig,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
+    Qwen3MoeConfig,
     SmolLM3Config,
 )
 
@@ -88,6 +90,12 @@ GRANITE = {
     "attention_multiplier": 0.13,
     "residual_multiplier": 0.22,
     "logits_scaling": 1.7,
+}
+MOE = {
+    "head_dim": 16,
+    "moe_intermediate_size": 24,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
 }
 GEMMA3 = {"head_dim": 20, "sliding_window": 5, "query_pre_attn_scalar": 30}
 SMALL: dict[str, Any] = {
@@ -213,6 +221,24 @@ CASES = {
             "tie_word_embeddings": False,
         },
         sharded=True,
+    ),
+    "qwen3-moe": Case(Qwen3MoeConfig, {**MOE, "norm_topk_prob": True}),
+    "qwen3-moe-some-layers-tied": Case(
+        Qwen3MoeConfig,
+        {
+            **MOE,
+            "num_hidden_layers": 4,
+            "mlp_only_layers": [1],
+            "decoder_sparse_step": 2,
+            "norm_topk_prob": False,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
+        sharded=True,
+    ),
+    "mixtral": Case(MixtralConfig, {"num_local_experts": 5, "num_experts_per_tok": 2}),
+    "mixtral-window": Case(
+        MixtralConfig, {"num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 7}
     ),
     "mistral-no-window-tied": Case(
         MistralConfig,

@@ -61,6 +61,8 @@ class RankGroup:
         self._number = 0
         self._end: ExecutorLostError | None = None
         self._lock = Lock()  # of the three above
+        # of no bytes: it can be read when the group has ended
+        self.ended, self._ender = multiprocessing.Pipe(duplex=False)
         self._processes: list[BaseProcess] = []
         self._pipes: list[Connection] = []
         self._memory = SharedMemory(create=True, size=Ring.size_for(self.size))
@@ -93,11 +95,11 @@ class RankGroup:
         answers: list[Any] = self._post(bytes(ForkingPickler.dumps(Call(name, arguments)))).result()
         return answers
 
-    def run(self, step: object) -> "Future[Any]":
+    def run(self, *step: object) -> "Future[Any]":
         """A step on every rank. The future has the output of rank 0."""
         message = bytes(ForkingPickler.dumps(step))
         if len(message) > SLOT_BYTES:
-            message = bytes(ForkingPickler.dumps(Call(STEP, (step,))))
+            message = bytes(ForkingPickler.dumps(Call(STEP, step)))
             return self._post(message, is_step=True)
         while not self._ring.try_write(message):
             if self._end:
@@ -191,6 +193,7 @@ class RankGroup:
             waiting, self._pending = list(self._pending.values()), {}
         for process in self._processes:
             process.kill()
+        self._ender.close()
         for each in waiting:
             each.future.set_exception(self._end)
 

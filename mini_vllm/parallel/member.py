@@ -62,7 +62,7 @@ def serve(rank: Rank, target: object, pipe: Connection) -> None:
             if is_step:
                 found = ring.try_read(rank.rank)
                 assert found is not None, "a step is in the ring before its bell rings"
-                call = Call(STEP, (ForkingPickler.loads(found),))
+                call = Call(STEP, ForkingPickler.loads(found))
             else:
                 call = ForkingPickler.loads(message)
             try:

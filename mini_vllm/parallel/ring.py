@@ -1,4 +1,4 @@
-"""A ring of slots in shared memory, by which one process tells several others the same.
+"""A ring of slots in shared memory, by which one process tells several readers the same.
 
     slot    | written | read by 0 | .. | read by n - 1 | length | data |
              1 byte    1 byte each                       8 bytes

@@ -18,6 +18,8 @@ from mini_vllm.parallel.member import Rank, serve
 from mini_vllm.parallel.ring import SLOT_BYTES
 
 SHARED_MEMORY = Path("/dev/shm")
+LONGER = ((0, True), (0, False), (1, False))
+slow = pytest.mark.slow
 
 
 class Target:
@@ -111,8 +113,9 @@ def test_a_rank_that_fails_while_the_other_waits_for_it_ends_the_group(
     wait_until_gone(pids)
 
 
-@pytest.mark.parametrize("is_busy", [False, True])
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize(
+    ("rank", "is_busy"), [(1, True), *(pytest.param(*each, marks=slow) for each in LONGER)]
+)
 def test_a_rank_that_is_killed_ends_the_group(group: RankGroup, rank: int, is_busy: bool) -> None:
     other = RankGroup(2, "", main)  # of another engine
     pids = pids_of(group)
@@ -124,6 +127,8 @@ def test_a_rank_that_is_killed_ends_the_group(group: RankGroup, rank: int, is_bu
         (future if is_busy else group.run("hang")).result()
     with pytest.raises(ExecutorLostError, match=rf"rank {rank} of 2 has ended"):
         group.ask("who")
+    assert group.ended.poll()
+    assert not other.ended.poll()
     wait_until_gone(pids)
     assert other.run(b"abc").result() == (3, 0)
     other.close()
@@ -165,7 +170,10 @@ def start(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]
     return process, [int(word) for word in process.stdout.readline().split()]
 
 
-@pytest.mark.parametrize("words", [("unlink",), ("unlink", "hang"), ("hang",)])
+@pytest.mark.parametrize(
+    "words",
+    [("unlink", "hang"), *(pytest.param(each, marks=slow) for each in (("unlink",), ("hang",)))],
+)
 def test_no_rank_and_no_memory_outlives_a_parent_that_is_killed(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:

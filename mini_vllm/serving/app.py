@@ -56,7 +56,8 @@ class Server:
         assert scope["type"] == "http"
         send = with_request_id(scope, send)
         line = AccessLine(scope, time.monotonic)
-        num_counted = 0 if scope["path"] in UNCOUNTED_PATHS else 1
+        path = scope["path"]
+        num_counted = int(path not in UNCOUNTED_PATHS)
         self.num_in_flight += num_counted
         try:
             await self.router(scope, receive, line.noting(send))
@@ -64,7 +65,7 @@ class Server:
             self.num_in_flight -= num_counted
             if self.api.options.access_log:
                 line.write()
-            if line.status is not None and (path := scope["path"]) not in UNCOUNTED_PATHS:
+            if line.status is not None and num_counted:
                 handler = path if path in ENDPOINTS else "none"
                 self.engine.metrics.answered(handler, line.status, line.seconds)
 

@@ -19,19 +19,19 @@ from mini_vllm.frontend.front import Front
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies.tenants import tenant_of
 from mini_vllm.serving.admission.tenants import Admission
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient, ThreadClient
 from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.metrics import ServerMetrics
 from mini_vllm.spec_decode.scheduler import SpeculationStats
-from mini_vllm.step import TokenDelta
 
 if TYPE_CHECKING:
     from mini_vllm.frontend.input_processor import InputProcessor
 
 
 BEAT = 1.0  # seconds after which the engine is asked for a word
+# choices that get their texts before other clients are served; vLLM: VLLM_V1_OUTPUT_PROC_CHUNK_SIZE
+DELTAS_AT_ONCE = 32
 
 
 class QueueTimeoutError(MiniVllmError, RuntimeError):
@@ -112,8 +112,12 @@ class AsyncEngine:
         """Load the model. Raises EngineDeadError with the reason if it cannot be loaded."""
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[Ready] = self._loop.create_future()
+        self._steps: asyncio.Queue[StepDone | None] = asyncio.Queue()
+        self._reading = asyncio.create_task(self._read())
         self._client = self._make_client(
-            self.config, self._in_loop(self._on_event), self._in_loop(self._on_death)
+            self.config,
+            self._in_loop(self._on_event),
+            self._in_loop(partial(self._steps.put_nowait, None)),
         )
         if isinstance(self._client, ThreadClient):
             # two threads must not import the same library at once
@@ -186,21 +190,17 @@ class AsyncEngine:
         RequestRefusedError or QueueFullError before the first output, RequestFailedError or
         EngineDeadError when it or the engine fails.
         """
-        stream = Stream()
-        child_ids = self._submit(request_id, prompt, params, stream, options)
+        stream, reason = Stream(), ""
+        self._submit(request_id, prompt, params, stream, options)
         try:
-            is_finished = False
-            while not is_finished:
+            while not reason:
                 output = await stream.get()
-                is_finished = output.finished
-                if is_finished:
-                    self.metrics.ended(
-                        request_id, child_ids, output.outputs[-1].finish_reason or "abort"
-                    )
+                if output.finished:
+                    reason = output.outputs[-1].finish_reason or "abort"
                 yield output
         finally:
             self.abort(request_id)
-            self.metrics.ended(request_id, child_ids, "abort")
+            self.metrics.ended(request_id, reason or "abort")
 
     def _submit(
         self,
@@ -209,39 +209,35 @@ class AsyncEngine:
         params: SamplingParams,
         stream: Stream,
         options: dict[str, Any],
-    ) -> list[str]:
-        """Check, register and send a request, or raise and change nothing.
-
-        Returns the ids of its choices.
-        """
+    ) -> None:
+        """Check, register and send a request, or raise and change nothing."""
         if self.why_unable is not None:
             raise EngineDeadError(self.why_unable)
-        tenant = self.check_queue(params.n, options.get("cache_salt"))
-        admit = partial(self.admission.admit, request_id, tenant)
+        client = options.get("client", "")
+        self.check_queue(params.n, client)
+        admit = partial(self.admission.admit, request_id, client)
         requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
         self._send(Add.of(requests))
         self.metrics.started(requests, request_id)
-        return [request.request_id for request in requests]
 
     @property
     def num_unfinished(self) -> int:
         """How many requests wait or run."""
         return len(self._streams)
 
-    def check_queue(self, num_choices: int, cache_salt: str | None = None) -> str:
-        """Raises QueueFullError unless so many more of the tenant may wait, whose name is
-        returned.
-        """
-        tenant = tenant_of(cache_salt) if self.config.scheduler == "tenants" else ""
-        self.admission.check_queue(tenant, num_choices)
-        return tenant
+    def check_queue(self, num_choices: int, client: str | None) -> None:
+        """Raises QueueFullError unless so many more of the client may wait."""
+        self.admission.check_queue(client or "", num_choices)
 
     def abort(self, request_id: str) -> None:
         """End a request at once, in whatever state it is. One that has ended is ignored."""
-        stream = self._streams.pop(request_id, None)
+        self._streams.pop(request_id, None)
         self.admission.release(request_id)
-        if stream is not None and (child_ids := self.output_processor.abort(request_id)):
+        self._abort(request_id)
+
+    def _abort(self, request_id: str) -> None:
+        if child_ids := self.output_processor.abort(request_id):
             self._send(Finish(child_ids, "abort"))
 
     def _send(self, command: Add | Finish) -> None:
@@ -253,8 +249,7 @@ class AsyncEngine:
         "abort".
         """
         for request_id in list(self._streams):
-            if child_ids := self.output_processor.abort(request_id):
-                self._send(Finish(child_ids, "abort"))
+            self._abort(request_id)
 
     # --- events -----------------------------------------------------------------------------------
 
@@ -276,32 +271,40 @@ class AsyncEngine:
         elif isinstance(event, Died):
             self.why_dead = event.error
         else:
-            self._take_in(event)
+            self._steps.put_nowait(event)
 
-    def _take_in(self, done: StepDone) -> None:
+    async def _read(self) -> None:
+        """Take in what the engine says, to its last word."""
+        try:
+            while (done := await self._steps.get()) is not None:
+                if done != self.last:  # a word that was asked for says nothing new
+                    await self._take_in(done)
+        finally:
+            self._end()
+
+    async def _take_in(self, done: StepDone) -> None:
         """Make text of what a step brought, and give each stream its own."""
-        if done == self.last:  # a word that was asked for
-            return
         self.last = done
         self.metrics.stepped(done)
-        for delta in done.deltas:
-            self._count(delta)
-        outputs, stopped = self.output_processor.process(done.deltas)
-        if stopped:
-            self._send(Finish(stopped, "stop"))
+        outputs: list[RequestOutput] = []
+        for start in range(0, len(done.deltas), DELTAS_AT_ONCE):
+            deltas = done.deltas[start : start + DELTAS_AT_ONCE]
+            for delta in deltas:
+                request_id = self.output_processor.parent_of(delta.request_id)
+                self.metrics.took(request_id, delta)
+                if request_id in self.admission.waiting:
+                    assert delta.time is not None, delta
+                    self.admission.has_token(request_id, delta.time)
+            new, stopped = self.output_processor.process(deltas)
+            outputs += new
+            if stopped:
+                self._send(Finish(stopped, "stop"))
+            await asyncio.sleep(0)
         for listener in self.listeners:
             listener(done, outputs)
 
-    def _count(self, delta: TokenDelta) -> None:
-        request_id = self.output_processor.parent_of(delta.request_id)
-        if request_id is None:
-            return
-        self.metrics.took(request_id, delta)
-        if request_id in self.admission.waiting:
-            assert delta.time is not None, delta
-            self.admission.has_token(request_id, delta.time)
-
-    def _on_death(self) -> None:
+    def _end(self) -> None:
+        """No more comes: what waits gets an error."""
         self.is_dead = True
         self.why_dead = self.why_dead or "its process has ended"
         error = EngineDeadError(self.why_unable)

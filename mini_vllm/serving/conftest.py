@@ -99,7 +99,8 @@ class LiveServer:
             kv._tables,
             core.scheduler._requests,
         ] == [{}] * 4
-        assert engine.admission.num_logprobs == 0
+        assert engine.admission._logprobs == {}
+        assert engine.admission._num_body_bytes == {}
         assert not any(
             value for value in vars(engine.output_processor).values() if isinstance(value, dict)
         )

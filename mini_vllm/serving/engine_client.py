@@ -92,7 +92,7 @@ class ProcessClient(EngineClient):
             target=_engine_main,
             args=(asdict(config), commands, events),
             name="mini-vllm engine",
-            daemon=True,
+            daemon=config.tensor_parallel_size == 1,  # one that is has no ranks of its own
         )
         self._process.start()
         commands.close()

@@ -6,6 +6,7 @@ tried again (RecoveringCore). Any other error ends the loop, since half a step i
 from. Source: EngineCoreProc.run_busy_loop in vllm/v1/engine/core.py.
 """
 
+import gc
 import logging
 import signal
 import sys
@@ -15,11 +16,12 @@ from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, Unpack
 
-import msgspec
 import torch
+from msgspec import msgpack
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core_factory import CoreFactory, EngineClasses
+from mini_vllm.engine.fair_places import FairPlaces
 from mini_vllm.engine.planner import Planner
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import GrammarError, MiniVllmError, shown
@@ -57,6 +59,8 @@ class EngineLoop:
         self._planner, self._times = Planner(), RequestTimes(clock)
         self.core.listeners = [self._stats, self._planner, self._times]
         scheduler = self.core.scheduler
+        if config.policy == "fcfs" and config.scheduler != "tenants":  # which have an order
+            scheduler.attach(FairPlaces())
         self.ready = Ready(
             factory.model_info.vocab_size,
             scheduler.max_model_len,
@@ -107,11 +111,18 @@ class EngineLoop:
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
-        usage = scheduler.kv_cache_manager.usage
         drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
-        num_running, num_waiting = len(scheduler.running), len(scheduler.waiting)
-        return StepDone(deltas, stats, plan, num_running, num_waiting, usage, drafts, tenants)
+        return StepDone(
+            deltas,
+            stats,
+            plan,
+            len(scheduler.running),
+            len(scheduler.waiting),
+            scheduler.kv_cache_manager.usage,
+            drafts,
+            tenants,
+        )
 
 
 def engine_main(options: Mapping[str, Any], commands: Connection, events: Connection) -> None:
@@ -119,12 +130,14 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
     # Ctrl-C reaches the whole group, and the front says what to do
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    encode, decode = msgspec.msgpack.Encoder().encode, msgspec.msgpack.Decoder(Command).decode
+    encode, decode = msgpack.Encoder().encode, msgpack.Decoder(Command).decode
 
     def take(wait: bool) -> list[Command]:
         taken: list[Command] = []
         try:
-            while commands.poll(None if wait and not taken else 0):
+            if wait:
+                loop.core.executor.wait_for(commands)
+            while commands.poll():
                 taken.append(decode(commands.recv_bytes()))
         except EOFError:  # the front is gone
             taken.append(Stop())
@@ -137,7 +150,9 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
         # its matrices are so small that threads would only wait for each other
         torch.set_num_threads(1)
     try:
-        EngineLoop(EngineConfig(**options)).run(take, send)
+        loop = EngineLoop(EngineConfig(**options))
+        gc.freeze()  # what stays: a full collection would stop a step for a fifth of a second
+        loop.run(take, send)
     except BrokenPipeError:  # the front is gone
         pass
     except MiniVllmError as error:

@@ -28,7 +28,8 @@ class Guard:
     """Lets a request through if its key, the server's name in it and its page are right.
 
     The name of the tenant that asks is in scope["tenant"] then. The operator is the tenant without
-    a name. scope["turn"]: of the tenant, or where there are none of the client's address.
+    a name. scope["turn"]: of the tenant; where there are none, of the key if there are
+    several, and else of the client's address.
     """
 
     def __init__(self, app: ASGIApp, options: ServerOptions) -> None:
@@ -41,9 +42,9 @@ class Guard:
         path = scope["path"]  # not request.url, which a Host header can bend
         if path not in PUBLIC_PATHS or (self._options.tenants and path != "/health"):
             headers = Headers(scope=scope)
-            scope["tenant"] = scope["turn"] = self._tenant_of(scope)
-            if not self._options.tenants:
-                scope["turn"] = f"/{(scope.get('client') or [''])[0]}"
+            scope["tenant"], key = self._tenant_of(scope)
+            client = key if len(self._keys) > 1 else (scope.get("client") or [""])[0]
+            scope["turn"] = scope["tenant"] if self._options.tenants else f"/{client}"
             self._check_host(headers.get("host", ""))
             if scope["method"] == "POST":
                 self._check_origin(headers)
@@ -52,7 +53,8 @@ class Guard:
                 raise HTTPException(404)
         await self._app(scope, receive, send)
 
-    def _tenant_of(self, scope: Scope) -> str:
+    def _tenant_of(self, scope: Scope) -> tuple[str, str]:
+        """The tenant that asks, and the sha256 of its key."""
         scheme, _, given = dict(scope["headers"]).get(b"authorization", b"").partition(b" ")
         digest = sha256(given.lstrip(b" ")).hexdigest()
         fits = [name for name, key in self._keys if hmac.compare_digest(key, digest)]
@@ -66,7 +68,7 @@ class Guard:
             raise ApiError(
                 403, f"{scope['path']} shows what other tenants do: it needs an operator's key"
             )
-        return tenant
+        return tenant, digest
 
     def _check_host(self, host: str) -> None:
         host = host.lower()

@@ -6,9 +6,6 @@ reads. Source: EngineCoreRequest, EngineCoreOutputs and EngineCoreRequestType in
 vllm/v1/engine/__init__.py.
 """
 
-from dataclasses import fields
-from typing import Any
-
 import msgspec
 
 from mini_vllm.observe.stats import SchedulerStats
@@ -31,7 +28,7 @@ class Add(Message):
 
     request_ids: list[str]
     prompt_token_ids: list[int]
-    sampling_params: dict[str, Any]
+    sampling_params: SamplingParams
     eos_token_ids: list[int]
     arrival_time: float
     priority: int
@@ -47,10 +44,7 @@ class Add(Message):
         return cls(
             [request.request_id for request in requests],
             first.prompt_token_ids,
-            {
-                field.name: getattr(first.sampling_params, field.name)
-                for field in fields(SamplingParams)
-            },
+            first.sampling_params,
             sorted(first.eos_token_ids),
             first.arrival_time,
             first.priority,
@@ -60,14 +54,11 @@ class Add(Message):
 
     def requests(self) -> list[Request]:
         """The requests again."""
-        given = self.sampling_params
-        bad = tuple(map(tuple, given["bad_token_ids"]))  # msgpack makes lists of tuples
-        params = SamplingParams(**{**given, "bad_token_ids": bad})
         return [
             Request(
                 request_id,
                 self.prompt_token_ids,
-                params,
+                self.sampling_params,
                 eos_token_ids=self.eos_token_ids,
                 priority=self.priority,
                 arrival_time=self.arrival_time,

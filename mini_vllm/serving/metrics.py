@@ -120,6 +120,7 @@ class Flight:
     last_token_time: float | None = None
     num_cached_tokens: int = 0  # of the prompt
     num_tokens: Tally[str] = field(default_factory=Tally)  # by choice
+    last_times: dict[str, float] = field(default_factory=dict)  # by choice: of its last token
 
 
 class ServerMetrics:
@@ -136,11 +137,12 @@ class ServerMetrics:
         names = ("model_name",)
 
         def make(kind: Any, texts: dict[str, str], **options: Any) -> dict[str, Any]:
-            made = {
-                name: kind(f"vllm:{name}", text, names, registry=registry, **options)
+            return {
+                name: kind(f"vllm:{name}", text, names, registry=registry, **options).labels(
+                    model_name
+                )
                 for name, text in texts.items()
             }
-            return {name: metric.labels(model_name) for name, metric in made.items()}
 
         self._histograms = make(Histogram, HISTOGRAMS, buckets=SECONDS)
         self._histograms |= make(Histogram, COUNTS, buckets=SIZES)
@@ -176,7 +178,6 @@ class ServerMetrics:
             registry=registry,
         )
         self._flights: dict[str, Flight] = {}
-        self._last_times: dict[str, float] = {}  # by choice: when its last token came
 
     def configured(self, **facts: object) -> None:
         """The model is loaded. facts: of its KV cache; they are labels of a figure that is 1."""
@@ -219,9 +220,9 @@ class ServerMetrics:
             for bucket, num_tokens in done.plan.num_tokens.items():
                 self._labelled["mini_vllm:step_tokens"][bucket].inc(num_tokens)
 
-    def took(self, request_id: str, delta: TokenDelta) -> None:
+    def took(self, request_id: str | None, delta: TokenDelta) -> None:
         """A choice of a request has got something. The delta has its time."""
-        flight = self._flights.get(request_id)
+        flight = self._flights.get(request_id or "")
         if flight is None or not delta.tokens:
             return
         assert delta.time is not None, delta
@@ -231,37 +232,26 @@ class ServerMetrics:
             flight.scheduled_time = delta.scheduled_time
         if flight.first_token_time is None:
             flight.first_token_time = delta.time
-            flight.num_cached_tokens = delta.num_cached_tokens
-            self._prefilled(flight)
+            flight.num_cached_tokens = num_cached = delta.num_cached_tokens
+            self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
+            self._counters["prompt_tokens_cached"].inc(num_cached)
+            sources = self._labelled["vllm:prompt_tokens_by_source"]
+            sources["local_compute"].inc(flight.num_prompt_tokens - num_cached)
+            sources["local_cache_hit"].inc(num_cached)
+            self._labelled["vllm:prompt_tokens_cached_by_source"]["device"].inc(num_cached)
             self._histograms["time_to_first_token_seconds"].observe(
                 delta.time - flight.arrival_time
             )
-        before = self._last_times.get(delta.request_id)
+        before = flight.last_times.get(delta.request_id)
         if before is not None:
             self._histograms["inter_token_latency_seconds"].observe(delta.time - before)
-        flight.last_token_time = delta.time
-        if delta.finish_reason is None:
-            self._last_times[delta.request_id] = delta.time
-        else:
-            self._last_times.pop(delta.request_id, None)
+        flight.last_times[delta.request_id] = flight.last_token_time = delta.time
 
-    def _prefilled(self, flight: Flight) -> None:
-        num_computed = flight.num_prompt_tokens - flight.num_cached_tokens
-        self._counters["prompt_tokens"].inc(flight.num_prompt_tokens)
-        self._counters["prompt_tokens_cached"].inc(flight.num_cached_tokens)
-        sources = self._labelled["vllm:prompt_tokens_by_source"]
-        sources["local_compute"].inc(num_computed)
-        sources["local_cache_hit"].inc(flight.num_cached_tokens)
-        device = self._labelled["vllm:prompt_tokens_cached_by_source"]["device"]
-        device.inc(flight.num_cached_tokens)
-
-    def ended(self, request_id: str, child_ids: list[str], reason: str) -> None:
+    def ended(self, request_id: str, reason: str) -> None:
         """A request is over. It may be said several times, and the first counts."""
         flight = self._flights.pop(request_id, None)
         if flight is None:
             return
-        for child_id in child_ids:
-            self._last_times.pop(child_id, None)
         self._labelled["vllm:request_success"][reason].inc()
         first, last = flight.first_token_time, flight.last_token_time
         if first is None or last is None:

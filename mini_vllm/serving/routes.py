@@ -227,7 +227,7 @@ class Api:
     ) -> ChatCompletion | EventStream:
         """Answer a conversation."""
         prompt, params, form = await read_chat(self.engine, asked, read)
-        answer = ChatAnswer(form, *self._head("chatcmpl", asked), asked, self._tokenizer)
+        answer = ChatAnswer(form, *self._head("chatcmpl", asked))
         asked.messages.clear()  # a stream would hold them to its end
         return await self._respond(answer, [(prompt, params)], asked)
 
@@ -236,8 +236,8 @@ class Api:
         with in_words_of_responses():
             chat = await read(asked.as_chat)
             prompt, params, form = await read_chat(self.engine, chat, read)
-            head = self._head("resp", chat)
-            answer = ResponseAnswer(asked, params, form, *head, chat, self._tokenizer)
+            answer = ResponseAnswer(asked, params, form, *self._head("resp", chat))
+            asked.input, chat.messages = "", []  # a stream would hold them to its end
             return await self._respond(answer, [(prompt, params)], chat)
 
     async def render_chat(self, asked: ChatCompletionRequest, read: Read) -> Rendered:
@@ -264,14 +264,14 @@ class Api:
     async def completions(self, asked: CompletionRequest, read: Read) -> Completion | EventStream:
         """Complete texts or token ids."""
         jobs = await read_prompts(self.engine, asked, read)
-        answer = CompletionAnswer(*self._head("cmpl", asked), asked, self._tokenizer)
+        answer = CompletionAnswer(*self._head("cmpl", asked))
         return await self._respond(answer, jobs, asked)
 
     async def _respond(
         self, answer: Answer, jobs: Sequence[Job], asked: SharedRequest
     ) -> Any | EventStream:
         """Generate, and answer whole or as a stream."""
-        self.engine.check_queue(sum(params.n for _, params in jobs), asked.cache_salt)
+        self.engine.check_queue(sum(params.n for _, params in jobs), asked.user)
         generation = Generation(self.engine, self.options, asked, answer, jobs)
         return await (EventStream.of(generation.events()) if asked.stream else generation.whole())
 
@@ -279,13 +279,17 @@ class Api:
     def _tokenizer(self) -> Tokenizer | None:
         return self.engine.output_processor.tokenizer
 
-    def _head(self, prefix: str, asked: SharedRequest) -> tuple[str, int, str]:
-        """Id, time (in seconds since 1970, which never goes back) and model of an answer."""
+    def _head(self, prefix: str, asked: SharedRequest) -> tuple[Any, ...]:
+        """What an answer is made of: id, time (in seconds since 1970, which never goes back) and
+        model, what is asked, and the tokenizer.
+        """
         self._last_created = max(self._last_created, int(time.time()))
         return (
             f"{prefix}-{asked.request_id}",
             self._last_created,
             self.options.served_model_name,
+            asked,
+            self._tokenizer,
         )
 
 

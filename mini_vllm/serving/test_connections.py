@@ -255,6 +255,18 @@ def test_answers_that_are_not_read_hold_bounded_memory(clients: Clients) -> None
     assert is_served(server)
 
 
+def test_what_is_written_is_sent_at_once(clients: Clients) -> None:
+    """And not when the client has confirmed what came before, which takes it 40 milliseconds."""
+    clients.send(b"GET")
+    clients.until_open(1)
+    transports = clients.server.in_loop(
+        lambda: [each.transport for each in clients.server.connections._open]
+    )
+    sockets = [each.get_extra_info("socket") for each in transports]
+    assert sockets
+    assert all(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets)
+
+
 def test_an_unfinished_body_holds_up_no_end(serve: Callable[..., LiveServer]) -> None:
     server = serve()
     with contextmanager(clients_of)(server) as clients:

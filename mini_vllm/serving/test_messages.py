@@ -1,6 +1,6 @@
 """What travels between the processes, and how many shapes a token has on its way."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, get_type_hints
 
 import msgspec
@@ -76,7 +76,8 @@ def test_a_token_has_four_shapes_between_the_runner_and_a_client() -> None:
     for shape, hints in zip(shapes, taken, strict=True):
         assert shape in hints
     given = [get_type_hints(stage)["return"] for stage in stages]
-    assert given == [list[TokenDelta], tuple[list[RequestOutput], list[str]], list[Json], bytes]
+    outputs = tuple[list[RequestOutput], list[str]]
+    assert given == [list[TokenDelta], outputs, AsyncGenerator[Json], bytes]
     assert get_type_hints(StepDone)["deltas"] == list[TokenDelta]
     structs = [
         each

@@ -2,8 +2,10 @@
 is refused.
 """
 
+import gc
 import json
 import re
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +17,9 @@ pytest.importorskip("xgrammar")
 pytest.importorskip("llguidance")
 
 from mini_vllm.frontend.assistant_parser import AssistantForm
+from mini_vllm.serving.admission.tenants import MAX_BODY_BYTES
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.openai.protocol import GenerateRequest
 from mini_vllm.serving.test_openapi import validator
 
 QUESTION = "What is a KV block?"
@@ -32,6 +36,40 @@ OF_TEXT = [
     *("output_item.added", "content_part.added", "delta"),
     *("done", "content_part.done", "output_item.done"),
 ]
+
+
+def test_a_stream_lets_go_of_its_input_and_its_echo_is_counted(serve: Any) -> None:
+    server: LiveServer = serve()
+    held = server.engine.admission._num_body_bytes
+    seen: list[Any] = []
+    execute, may_go_on = server.core.executor.execute, threading.Event()
+
+    def pause_after_the_first(step: Any) -> Any:
+        assert step.new_rows or may_go_on.wait(60)
+        return execute(step)
+
+    server.core.executor.execute = pause_after_the_first
+
+    def look() -> None:
+        asked = [each for each in gc.get_objects() if isinstance(each, GenerateRequest)]
+        seen.append([(getattr(each, "input", ""), getattr(each, "messages", [])) for each in asked])
+        seen.append(dict(held))
+
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as client:
+        given: Any = {"model": "tiny", "input": QUESTION, "metadata": {"a": "b" * 100_000}}
+        for _ in client.responses.create(**given, max_output_tokens=4, stream=True):
+            if not seen:
+                server.in_loop(look)
+                may_go_on.set()
+        asked, counted = seen
+        assert asked == [("", [])], "the chat that it became"
+        assert 100_000 < counted["/127.0.0.1"] < 200_000
+        server.in_loop(lambda: held.update({"/127.0.0.1": MAX_BODY_BYTES - 50_000}))
+        with pytest.raises(openai.RateLimitError, match="more do not fit"):
+            client.responses.create(**given)
+        assert client.responses.create(**given | {"metadata": {}, "max_output_tokens": 1}).id
+        server.in_loop(held.clear)
+    server.assert_idle()
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,18 @@ import http.client
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import closing
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 
 import orjson
 import pytest
 
 from mini_vllm import SamplingParams
-from mini_vllm.errors import GrammarError
-from mini_vllm.frontend.output_processor import OutputProcessor
+from mini_vllm.errors import EngineDeadError, GrammarError
+from mini_vllm.frontend.output_processor import CompletionOutput, OutputProcessor, RequestOutput
 from mini_vllm.request import Request
 from mini_vllm.serving.admission.bounds import (
     MAX_KEYS,
@@ -29,10 +30,12 @@ from mini_vllm.serving.admission.bounds import (
     check_structure,
 )
 from mini_vllm.serving.admission.tenants import Admission, QueueFullError
+from mini_vllm.serving.async_engine import DELTAS_AT_ONCE
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.openai.answers import ROWS_AT_ONCE, in_columns
-from mini_vllm.serving.openai.protocol import ApiError
-from mini_vllm.step import SampledToken, TokenDelta
+from mini_vllm.serving.messages import StepDone
+from mini_vllm.serving.openai.answers import ROWS_AT_ONCE, CompletionAnswer, in_columns
+from mini_vllm.serving.openai.protocol import ApiError, CompletionRequest, parse
+from mini_vllm.step import Logprob, SampledToken, TokenDelta
 from mini_vllm.structured.compiler import GrammarCompiler
 
 CHAT, TEXT, TOKENIZE = "/v1/chat/completions", "/v1/completions", "/tokenize"
@@ -203,30 +206,118 @@ def test_a_limit_is_where_it_is_said_to_be(values: list[Any], limit: str) -> Non
 # --- logprobs -------------------------------------------------------------------------------------
 
 
+async def turns_of(work: Awaitable[Any], made: list[Any]) -> int:
+    """How much of it is made at most between two turns of another client."""
+    seen, done = [0], asyncio.Event()
+
+    async def other_client() -> None:
+        while not done.is_set():
+            seen.append(len(made))
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other_client())
+    await asyncio.sleep(0)
+    await work
+    done.set()
+    await task
+    return max(new - old for old, new in pairwise([*seen, len(made)]))
+
+
 def test_rows_are_turned_into_text_while_other_clients_are_served() -> None:
-    num_rows, made, seen = 10 * ROWS_AT_ONCE, [], []
+    num_rows, made = 10 * ROWS_AT_ONCE, []
 
     def rows() -> Iterator[tuple[int, str]]:
         for number in range(num_rows):
             made.append(number)
             yield number, str(number)
 
-    async def other_client(done: asyncio.Event) -> None:
-        while not done.is_set():
-            seen.append(len(made))
-            await asyncio.sleep(0)
+    async def work() -> None:
+        found = orjson.loads(orjson.dumps(await in_columns(rows(), ["numbers", "texts"])))
+        assert found == {"numbers": [*range(num_rows)], "texts": [*map(str, range(num_rows))]}
 
-    async def run() -> Any:
-        done = asyncio.Event()
-        task = asyncio.create_task(other_client(done))
-        found = await in_columns(rows(), ["numbers", "texts"])
-        done.set()
-        await task
-        return orjson.loads(orjson.dumps(found))
+    assert asyncio.run(turns_of(work(), made)) <= 2 * ROWS_AT_ONCE
 
-    found = asyncio.run(run())
-    assert found == {"numbers": [*range(num_rows)], "texts": [*map(str, range(num_rows))]}
-    assert max(new - old for old, new in zip([0, *seen], seen, strict=False)) <= 2 * ROWS_AT_ONCE
+
+LOGPROBS = {token_id: Logprob(-1.0, token_id + 1) for token_id in range(3)}
+
+
+def some_choices(number: int, num_tokens: int, **options: Any) -> RequestOutput:
+    """An output with something new of each choice."""
+    rows = [LOGPROBS] * num_tokens
+    choices = [
+        CompletionOutput(index, "a", [1] * num_tokens, "stop", rows) for index in range(number)
+    ]
+    return RequestOutput("a", [1], 0, True, choices)
+
+
+@pytest.mark.parametrize("is_stream", [True, False])
+@pytest.mark.parametrize(
+    ("num_choices", "num_tokens", "most"),
+    # of one token, as in a step; of few, as a reader gets that was slow
+    [(1024, 1, ROWS_AT_ONCE), (100, 7, 2 * 7)],
+)
+def test_choices_are_turned_into_text_while_other_clients_are_served(
+    is_stream: bool, num_choices: int, num_tokens: int, most: int
+) -> None:
+    """most: tokens."""
+    made: list[int] = []
+
+    class Noting(CompletionAnswer):
+        def _text(self, token_id: int, text: str | None = None) -> str:
+            made.append(token_id)
+            return super()._text(token_id, text)
+
+    asked = parse(CompletionRequest, {"prompt": [1], "logprobs": 2})
+    answer = Noting("a", 0, "tiny", asked, None)
+    output = some_choices(num_choices, num_tokens)
+
+    async def work() -> None:
+        if is_stream:
+            chunks = [each async for each in answer.chunks(0, output)]
+        else:
+            chunks = (await answer.whole([(0, output)]))["choices"]
+        assert len(chunks) == num_choices
+
+    num_texts = 1 + 2  # of a token: itself, and the likeliest ones
+    assert asyncio.run(turns_of(work(), made)) <= most * num_texts
+    assert len(made) == num_choices * num_tokens * num_texts
+
+
+def test_a_step_of_many_choices_is_taken_in_while_other_clients_are_served(
+    live: LiveServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    monkeypatch.setattr(live.engine.metrics, "took", lambda name, delta: made.append(delta))
+    deltas = [TokenDelta(f"no-{i}", [SampledToken(1, LOGPROBS)], None, 0) for i in range(1024)]
+    work = live.engine._take_in(StepDone(deltas, None, None, 0, 0, 0.0))
+    most = asyncio.run_coroutine_threadsafe(turns_of(work, made), live.loop).result(60)
+    assert most <= DELTAS_AT_ONCE
+    assert made == deltas
+
+
+def test_what_came_before_an_engine_died_is_told(serve: Any) -> None:
+    """The last tokens first, then the error."""
+    server: LiveServer = serve()
+    engine, told = server.engine, []
+
+    async def ask() -> None:
+        params = SamplingParams(max_tokens=9, output_kind="delta")
+        async for output in engine.generate("a", [1, 2], params):
+            told.append(output.outputs[0].token_ids)
+
+    async def run() -> None:
+        send, engine._client.send = engine._client.send, lambda command: None  # type: ignore
+        task = asyncio.create_task(ask())
+        await asyncio.sleep(0)
+        delta = TokenDelta("a", [SampledToken(5, None)], None, 0, time=1.0, scheduled_time=1.0)
+        engine._on_event(StepDone([delta], None, None, 0, 0, 0.0))
+        engine._steps.put_nowait(None)
+        with pytest.raises(EngineDeadError, match="its process has ended"):
+            await task
+        engine._client.send = send  # type: ignore
+
+    asyncio.run_coroutine_threadsafe(run(), server.loop).result(60)
+    assert told == [[5]]
 
 
 def test_a_stream_keeps_no_logprobs_that_were_told() -> None:
@@ -257,7 +348,9 @@ def test_a_chat_that_does_not_say_how_long_it_is_holds_no_more_logprobs(live: Li
 
 def test_the_logprobs_of_all_requests_in_flight_are_bounded(live: LiveServer) -> None:
     body = {"prompt": "a", "logprobs": 20, "max_tokens": 2}
-    live.in_loop(lambda: live.engine.admission._logprobs.update({"there": ("", (1 << 20) - 41)}))
+    live.in_loop(
+        lambda: live.engine.admission._logprobs.update({"there": ("/127.0.0.1", (1 << 20) - 41)})
+    )
     status, answer = post(live, TEXT, body)
     assert (status, answer["error"]["code"]) == (429, "queue_full")
     assert "may hold 1,048,535 logprobs and 42 more do not fit" in answer["error"]["message"]
@@ -315,6 +408,54 @@ def test_a_request_says_whose_turn_it_takes(
     assert seen == ["/127.0.0.1", "alice", ""]
 
 
+# --- clients without tenants ----------------------------------------------------------------------
+
+
+def test_a_client_does_not_wait_for_all_requests_of_another_one(serve: Any) -> None:
+    """Neither for a place nor in the queue. Keys tell clients of one address apart."""
+    server: LiveServer = serve(
+        {"num_kv_blocks": 100, "max_num_seqs": 2}, {"max_queue": 12}, {"api_keys": ("one", "two")}
+    )
+    execute, may_go_on = server.core.executor.execute, threading.Event()
+    server.core.executor.execute = lambda step: execute(step) if may_go_on.wait(60) else None
+    found: list[str] = []
+
+    def ask(key: str) -> None:
+        body = {"prompt": [5], "max_tokens": 10, "ignore_eos": True}
+        assert post(server, TEXT, body, key)[0] == 200
+        found.append(key)
+
+    clients = []
+    for number, key in enumerate(["one"] * 12 + ["two"], 1):
+        clients.append(threading.Thread(target=ask, args=(key,)))
+        clients[-1].start()
+        server.until(lambda number=number: server.engine.num_unfinished == number, "it waits")
+    may_go_on.set()
+    for client in clients:
+        client.join(60)
+    assert found.index("two") <= 4, "it had one of the first places that became free"
+    assert found.count("one") == 12
+    server.assert_idle()
+
+
+def test_a_client_is_a_key_where_there_are_several(serve: Any) -> None:
+    seen: list[str] = []
+
+    def check(num_choices: int, client: str | None) -> None:
+        seen.append(str(client))
+
+    for keys in ((), ("one",), ("one", "two")):
+        server: LiveServer = serve({"num_kv_blocks": 50}, {}, {"api_keys": keys})
+        server.engine.check_queue = check  # type: ignore[method-assign]
+        for key in keys or ("none",):
+            assert post(server, TEXT, {"prompt": [5], "max_tokens": 1}, key)[0] == 200
+    first, *_, one, two = dict.fromkeys(seen)
+    assert first == "/127.0.0.1"
+    assert len({first, one, two}) == 3
+    assert [each[0] for each in (one, two)] == ["/", "/"]
+    assert "one" not in one
+
+
 # --- tenants --------------------------------------------------------------------------------------
 
 KEYS = {"alice": "key-of-alice", "bob": "key-of-bob"}
@@ -357,3 +498,15 @@ def test_a_tenants_conversations_are_read_while_another_tenants_take_long(serve:
     assert 30 <= found.count(200) <= 32
     assert set(found) == {200, 429}
     server.assert_idle()
+
+
+def test_many_clients_have_no_queue_without_a_limit() -> None:
+    """Each has its own, and all of them together sixteen."""
+    admission = Admission(max_queue=4, clock=lambda: 0.0)
+    for number in range(64):
+        client = f"/10.0.0.{number}"
+        admission.check_queue(client, 1)
+        admission.waiting[str(number)] = client, 1
+    with pytest.raises(QueueFullError, match="at most 4 of a client may wait, and 16 times"):
+        admission.check_queue("/10.0.1.1", 1)
+    admission.close()

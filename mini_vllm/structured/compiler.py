@@ -24,7 +24,7 @@ from mini_vllm.errors import GrammarError, MiniVllmError, how_to_install
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.structured.backends import MakeVocabulary, is_installed, make_backend
 from mini_vllm.structured.sandbox.child_process import ChildProcess, ProcessPool, tell
-from mini_vllm.structured.sandbox.fair_threads import FairThreads
+from mini_vllm.structured.sandbox.fair_threads import FairThreads, TurnOverError
 from mini_vllm.structured.scheduler import NewGrammar
 from mini_vllm.structured.schema import check_size, possible_backends
 
@@ -32,10 +32,15 @@ MAX_SECONDS = 5.0
 MAX_MEMORY_BYTES = 2 << 30  # beyond what the process has when it begins
 MAX_CACHE_BYTES = 256 << 20
 NUM_PROCESSES = 4  # of which a client has one at a time, and another one for large grammars
+QUICK_SECONDS = 1.0  # for a short text; one that takes more begins again among the long ones
 MAX_SECONDS_A_MINUTE = 20.0  # of the processor, for each tenant
 
 Key = tuple[str, str]
 Outcome = NewGrammar | GrammarError
+
+
+class KilledError(GrammarError):
+    """The process that compiled it was killed, or has no memory left."""
 
 
 class GrammarCompiler:
@@ -53,36 +58,36 @@ class GrammarCompiler:
         make_vocabulary: MakeVocabulary,
         backend: str = "auto",
         max_seconds: float = MAX_SECONDS,
-        max_memory_bytes: int = MAX_MEMORY_BYTES,
-        max_cache_bytes: int = MAX_CACHE_BYTES,
         threads: FairThreads | None = None,
     ) -> None:
         self._backend = backend
-        self._compiled = compiled = BoundedCache(max_cache_bytes)
-        make = partial(CompilerProcess, cache(make_vocabulary), max_seconds, max_memory_bytes)
-        self._processes = processes = ProcessPool(make)
+        self._compiled = compiled = BoundedCache(MAX_CACHE_BYTES)
+        vocabulary = cache(make_vocabulary)
+        self._processes = ProcessPool(partial(CompilerProcess, vocabulary, max_seconds))
+        self._quick = ProcessPool(partial(QuickProcess, vocabulary, QUICK_SECONDS))
         self._threads = threads or FairThreads(NUM_PROCESSES, MAX_SECONDS_A_MINUTE)
-        self._compile = partial(compile_in, processes, compiled, backend)
+        self._compile = partial(compile_in, compiled, backend)
 
     def compile(self, wanted: StructuredOutputs, client: str = "") -> "Future[NewGrammar]":
         """The grammar, now if it was compiled before. client: whose request wants it.
 
         Raises GrammarError for what is refused at sight.
         """
-        future: Future[NewGrammar] = Future()
         known = self._compiled.get(wanted.key)
         if known is None:
             check_size(wanted)
             kind, text = wanted.key
             if installed(kind, possible_backends(kind, self._backend)) != ["automaton"]:
-                size = "large" if len(text) > 2048 else "small"
-                return self._threads.submit(f"{client}/{size}", partial(self._compile, wanted))
+                long = f"{client}/long", partial(self._compile, self._processes, wanted)
+                short = f"{client}/short", partial(self._compile, self._quick, wanted)
+                return self._threads.submit(*(() if len(text) > 2048 else short), *long)
             # in no time, and where there is neither process nor thread
             with self._processes.one() as process:
                 known, num_bytes = process.compile("automaton", kind, text)
             self._compiled.put(wanted.key, known, num_bytes)
+        future: Future[NewGrammar] = Future()
         if isinstance(known, GrammarError):
-            future.set_exception(renewed(known))
+            future.set_exception(GrammarError(str(known)))
         else:
             future.set_result(known)
         return future
@@ -90,7 +95,8 @@ class GrammarCompiler:
     def close(self) -> None:
         """End the threads and the processes."""
         self._threads.close()
-        self._processes.close()
+        for pool in (self._processes, self._quick):
+            pool.close()
 
 
 class BoundedCache:
@@ -125,48 +131,46 @@ class BoundedCache:
 
 
 def compile_in(
-    processes: "ProcessPool[CompilerProcess]",
     compiled: BoundedCache,
     backend: str,
+    processes: "ProcessPool[CompilerProcess]",
     wanted: StructuredOutputs,
 ) -> NewGrammar:
-    """The grammar, which another request may have wanted meanwhile. Raises GrammarError."""
+    """The grammar, which another request may have wanted meanwhile.
+
+    Raises GrammarError, and what the processes raise for one that takes too long.
+    """
     outcome = compiled.get(wanted.key)
     if outcome is None:
         with processes.one() as process:
             outcome, num_bytes = compile_with(process, wanted, backend)
         compiled.put(wanted.key, outcome, num_bytes)
-    if isinstance(outcome, GrammarError):
-        raise renewed(outcome)
+    if isinstance(outcome, GrammarError):  # one that was raised holds the frames it came through
+        raise GrammarError(str(outcome))
     return outcome
-
-
-def renewed(error: GrammarError) -> GrammarError:
-    """The same again: one that was raised holds the frames that it was raised in."""
-    return GrammarError(str(error))
 
 
 def compile_with(
     process: "CompilerProcess", wanted: StructuredOutputs, backend: str
 ) -> tuple[Outcome, int]:
-    """The grammar by the first back end that can compile it, and its bytes; or why none can."""
+    """The grammar by the first back end that can compile it, and its bytes; or why none can.
+
+    What has ended the process is not tried again.
+    """
     kind, text = wanted.key
     errors = []
     try:
-        for name in installed(kind, process.fit_backends(backend, kind, text)):
+        for name in installed(kind, process.answer("fit_backends", backend, kind, text)):
             try:
                 return process.compile(name, kind, text)
+            except KilledError:
+                raise
             except Exception as error:
-                errors.append(f"{name}: {told(error)}")
+                errors.append(f"{name}: {error}")
+        raise GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})")
     except Exception as error:
-        return GrammarError(told(error)), 0
-    return GrammarError(f"structured: {kind} cannot be compiled ({'; '.join(errors)})"), 0
-
-
-def told(error: Exception) -> str:
-    """What an error says, and its kind unless it is one of the engine's own."""
-    kind = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
-    return f"{kind}{error}"
+        name = "" if isinstance(error, MiniVllmError) else f"{type(error).__name__}: "
+        return GrammarError(f"{name}{error}"), 0
 
 
 def installed(kind: str, names: Sequence[str]) -> list[str]:
@@ -187,34 +191,30 @@ class CompilerProcess(ChildProcess):
     """
 
     program = ("-m", f"{__package__}.worker")
+    too_slow: type[BaseException] = KilledError  # is raised for what takes too long
 
-    def __init__(
-        self, make_vocabulary: MakeVocabulary, max_seconds: float, max_memory_bytes: int
-    ) -> None:
-        super().__init__(max_seconds, max_memory_bytes)
+    def __init__(self, make_vocabulary: MakeVocabulary, max_seconds: float) -> None:
+        super().__init__(max_seconds, MAX_MEMORY_BYTES)
         self._vocabulary = vocabulary = make_vocabulary
         self._backend = cache(lambda name: make_backend(name, vocabulary()))
 
-    def fit_backends(self, backend: str, kind: str, text: str) -> list[str]:
-        """As schema.py has it, which the process runs."""
-        names: list[str] = self._answer("fit_backends", backend, kind, text)
-        return names
-
     def compile(self, backend: str, kind: str, text: str) -> tuple[NewGrammar, int]:
         """The grammar and its bytes."""
-        is_here = backend == "automaton"
-        compiled = text if is_here else self._answer("compile", backend, kind, text)
-        return self._backend(backend).load(compiled)
+        if backend != "automaton":  # which is no library
+            text = self.answer("compile", backend, kind, text)
+        return self._backend(backend).load(text)
 
-    def _answer(self, what: str, backend: str, kind: str, text: str) -> Any:
-        """Raises GrammarError if it says no, or has to be killed."""
+    def answer(self, what: str, backend: str, kind: str, text: str) -> Any:
+        """What the process says (worker.py). Raises GrammarError if it says no, or is killed."""
         question = {"what": what, "backend": backend, "kind": kind, "text": text}
         try:
             answer = self.ask(json.dumps(question).encode())
         except (OSError, EOFError) as error:
-            raise GrammarError(f"structured: {kind}: its compilation {error}") from error
+            raised = self.too_slow if isinstance(error, TimeoutError) else KilledError
+            raise raised(f"structured: {kind}: its compilation {error}") from error
         if "spent" in answer:  # what it has left of its memory is in pieces
             self.close()
+            raise KilledError(answer["error"])
         if "error" in answer:
             raise GrammarError(answer["error"])
         return answer["found"]
@@ -225,3 +225,9 @@ class CompilerProcess(ChildProcess):
         process = super()._start()
         tell(process, json.dumps(words).encode())
         return process
+
+
+class QuickProcess(CompilerProcess):
+    """One for short texts. What takes too long for it may still be compiled."""
+
+    too_slow = TurnOverError

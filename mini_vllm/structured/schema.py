@@ -133,7 +133,7 @@ def possible_backends(kind: str, backend: str) -> list[str]:
         raise GrammarError(
             f"structured: {kind} needs xgrammar or guidance; automaton takes choice alone"
         )
-    every = ["xgrammar", "guidance", *(["automaton"] if kind == "choice" else [])]
+    every = ["xgrammar", "guidance"] + ["automaton"] * (kind == "choice")
     return every if backend == "auto" else [backend]
 
 
@@ -211,8 +211,10 @@ def _schemas_of(wanted: StructuredOutputs) -> Iterator[tuple[Schema, int]]:
 
 def xgrammar_would_ignore(wanted: StructuredOutputs) -> str | None:
     """What of a schema xgrammar may not take exactly, by name; None if it takes all."""
-    found = next((name for schema, _ in _schemas_of(wanted) if (name := _inexact(schema))), None)
-    return found and f"{found}, which xgrammar would ignore"
+    for schema, _ in _schemas_of(wanted):
+        if name := _inexact(schema):
+            return f"{name}, which xgrammar would ignore"
+    return None
 
 
 def _inexact(schema: Schema) -> str | None:

@@ -36,7 +36,7 @@ from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.structured import backends
 from mini_vllm.structured import compiler as compiler_module
 from mini_vllm.structured.compiler import BoundedCache, GrammarCompiler
-from mini_vllm.structured.sandbox.fair_threads import FairThreads
+from mini_vllm.structured.sandbox.fair_threads import FairThreads, TurnOverError
 from mini_vllm.structured.scheduler import GrammarGate
 from mini_vllm.structured.schema import (
     MAX_BRANCHES,
@@ -654,7 +654,7 @@ def test_what_no_request_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPat
         assert may_go_on.wait(60)
         raise GrammarError("no")
 
-    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+    monkeypatch.setattr(compiler_module.CompilerProcess, "answer", ask)
     scheduler = Scheduler(KVCacheManager(16, 4), max_num_seqs=4, max_num_batched_tokens=8)
     scheduler.attach(GrammarGate(compiler))
     for text in "abc":
@@ -672,12 +672,12 @@ def test_what_no_request_waits_for_is_not_compiled(monkeypatch: pytest.MonkeyPat
 def test_a_process_that_was_killed_is_started_again() -> None:
     compiler = make_compiler()
     compiler.compile(StructuredOutputs(regex="a")).result()
-    process = compiler._processes._all[0]._process
+    process = compiler._quick._all[0]._process
     assert process is not None
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert compiler.compile(StructuredOutputs(regex="b")).result()
-    assert compiler._processes._all[0]._process is not process
+    assert compiler._quick._all[0]._process is not process
     compiler.close()
 
 
@@ -727,7 +727,7 @@ def test_no_text_of_a_stranger_is_read_where_requests_are_served(
         assert is_over.wait(60)
         raise GrammarError("no")
 
-    monkeypatch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+    monkeypatch.setattr(compiler_module.CompilerProcess, "answer", ask)
     before = time.thread_time()
     params = SamplingParams(structured=structured)
     auto.engine.input_processor.read("a", [1], params)
@@ -759,7 +759,7 @@ def test_the_grammars_of_one_tenant_do_not_delay_those_of_another() -> None:
         return compiler.compile(StructuredOutputs(regex=text), tenant)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        patch.setattr(compiler_module.CompilerProcess, "answer", ask)
         slow = [submit(f"slow{i}", "alice") for i in range(5)]
         for text in "abc":
             assert submit(text, "bob").exception(60)
@@ -782,7 +782,7 @@ def test_long_grammars_of_a_client_do_not_delay_its_short_ones() -> None:
         raise GrammarError("no")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compiler_module.CompilerProcess, "_answer", ask)
+        patch.setattr(compiler_module.CompilerProcess, "answer", ask)
         texts = [str(i) * 5000 for i in range(1, 6)]
         long = [compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1") for text in texts]
         for text in "abc":
@@ -791,6 +791,71 @@ def test_long_grammars_of_a_client_do_not_delay_its_short_ones() -> None:
         assert not any(each.done() for each in long)
         may_go_on.set()
         assert all(each.exception(60) for each in long)
+    compiler.close()
+
+
+def test_a_short_grammar_waits_for_a_slow_one_no_longer_than_its_turn() -> None:
+    """What is slow begins again among the long ones, and may be given up there, too."""
+    compiler, may_go_on, asked = make_compiler(), threading.Event(), []
+
+    def answer(process: Any, what: str, backend: str, kind: str, text: str) -> Any:
+        asked.append((text, type(process)))
+        if text.startswith("slow"):
+            if isinstance(process, compiler_module.QuickProcess):
+                raise TurnOverError
+            assert may_go_on.wait(60)
+        raise GrammarError("no")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module.CompilerProcess, "answer", answer)
+        texts = [f"slow{i}" for i in range(6)]
+        slow = [compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1") for text in texts]
+        for text in "abc":
+            assert compiler.compile(StructuredOutputs(regex=text), "/10.0.0.1").exception(60)
+        assert not any(each.done() for each in slow)
+        assert slow[3].cancel(), "its client has left"
+        may_go_on.set()
+        assert all(each.exception(60) for each in slow if not each.cancelled())
+    processes = dict.fromkeys(process for text, process in asked if text == "slow0")
+    assert [*processes] == [compiler_module.QuickProcess, compiler_module.CompilerProcess]
+    assert [process for text, process in asked if text == "slow3"] == [compiler_module.QuickProcess]
+    compiler.close()
+
+
+def test_a_short_grammar_that_takes_long_is_compiled_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compiler_module, "QUICK_SECONDS", 1e-6)
+    compiler = make_compiler()
+    assert compiler.compile(StructuredOutputs(regex="[0-9]")).result(60)().accept(20)  # "1"
+    assert len(compiler._processes._all) == 1, "it has begun again among the long ones"
+    compiler.close()
+
+
+@pytest.mark.parametrize(
+    "outcome", [TimeoutError("takes more than 5 seconds"), EOFError("has ended"), {"spent": 1}]
+)
+def test_a_grammar_that_has_ended_its_process_is_not_tried_again(outcome: Any) -> None:
+    """Not by another back end and not the next time."""
+    compiler, asked = GrammarCompiler(lambda: load_vocabulary("tiny", 2048)), []
+
+    def ask(process: Any, question: bytes) -> Any:
+        asked.append(json.loads(question)["what"])
+        if asked[-1] == "fit_backends":
+            return {"found": ["guidance", "xgrammar"]}
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome | {"error": "it needs too much memory"}
+
+    long = StructuredOutputs(regex="a" * 3000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compiler_module.CompilerProcess, "ask", ask)
+        error = compiler.compile(long).exception(60)
+        assert isinstance(error, GrammarError)
+        assert asked == ["fit_backends", "compile"]
+        again = compiler.compile(long)
+        assert again.done()
+        assert str(again.exception()) == str(error)
     compiler.close()
 
 

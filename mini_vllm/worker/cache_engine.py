@@ -91,4 +91,15 @@ def _copy_blocks(
     for source_layer, target_layer in zip(sources, targets, strict=True):
         for source, target in zip(source_layer, target_layer, strict=True):
             blocks = source[from_ids.to(source.device)]
-            target[to_ids.to(target.device)] = blocks.to(target.device)
+            target[to_ids.to(target.device)] = _across(blocks, target.device)
+
+
+def _across(blocks: Tensor, device: torch.device) -> Tensor:
+    """The blocks on another device; what they pass through in main memory is pinned, since the
+    driver would copy pageable memory once more.
+    """
+    if blocks.device == device:
+        return blocks
+    if device.type == "cpu":
+        return torch.empty_like(blocks, device=device, pin_memory=True).copy_(blocks)
+    return blocks.pin_memory().to(device, non_blocking=True)

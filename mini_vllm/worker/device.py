@@ -66,12 +66,12 @@ def available_bytes(
     return host_bytes(config, activations, weights)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that can be had on a device now."""
+def free_memory(device: torch.device, size: int = 1) -> int:
+    """Bytes that can be had on a device now by one of `size` ranks, which share main memory."""
     return (
-        int(torch.cuda.mem_get_info(device)[0])
+        torch.cuda.mem_get_info(device)[0]
         if device.type == "cuda"
-        else available_host_memory()
+        else available_host_memory() // size
     )
 
 

@@ -128,6 +128,9 @@ class DraftModelExecutor(LocalExecutor):
         return ModelInfo(info.vocab_size, info.kv_specs + self.draft_info.kv_specs)
 
     def allocate(self, plan: KVCachePlan) -> None:
+        """Raises InvalidParameterError for groups of layers: both models use one block table."""
+        if groups := plan.layout.layer_groups:
+            raise InvalidParameterError(f"draft_model needs one group of layers, got {groups}")
         super().allocate(plan)
         self.drafter.allocate(
             replace(plan, bytes_per_block=self.draft_info.bytes_per_token * plan.block_size)

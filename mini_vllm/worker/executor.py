@@ -9,6 +9,7 @@ determine_available_memory, initialize_from_config, execute_model).
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
 
 from mini_vllm.errors import InvalidParameterError, shown
@@ -57,6 +58,12 @@ class Executor(ABC):
 
         What the model raises, the future raises; steps run in the order in which they are given.
         """
+
+    def wait_for(self, pipe: Connection) -> None:
+        """Wait until there is something to read, between steps. Raises ExecutorLostError if what
+        computes the steps is gone meanwhile.
+        """
+        wait([pipe])
 
     @abstractmethod
     def synchronize(self) -> None:

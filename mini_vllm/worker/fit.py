@@ -19,7 +19,7 @@ from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.linear import is_packed
 from mini_vllm.models.registry import META, load_model
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, layout_of
-from mini_vllm.parallel.shard import WHOLE, Shard
+from mini_vllm.parallel.shard import Shard
 from mini_vllm.step import LayerKVSpec, ModelInfo
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.memory import max_positions
@@ -67,7 +67,6 @@ class Target:
     hf_config: HFConfig
     path: Path
     device: torch.device
-    shard: Shard = WHOLE
 
     def accept(self, model: DecoderModel) -> None:
         """Raise WeightsTooLargeError for a model, built on the meta device, whose weights do not
@@ -113,7 +112,12 @@ class Target:
             config.max_model_len or max_positions(self.hf_config),
         )
         return Form(
-            dtype, model.quantization, weights, free_memory(self.device), max_model_len, layout
+            dtype,
+            model.quantization,
+            weights,
+            free_memory(self.device, config.tensor_parallel_size),
+            max_model_len,
+            layout,
         )
 
     def _outline(self, dtype: torch.dtype, quantization: str | None) -> DecoderModel:
@@ -122,14 +126,16 @@ class Target:
             self.hf_config,
             dtype=dtype,
             device=META,
-            shard=self.shard,
+            shard=Shard(0, self.config.tensor_parallel_size),
             quantization=quantization,
         )
 
 
-def forms_of(model: str) -> list[Form]:
-    """Every form of a model, its own first. Raises a CheckpointError, also if none of them fits."""
-    config, path = EngineConfig(model=model), resolve_model(model)
+def forms_of(config: EngineConfig) -> list[Form]:
+    """Every form of a model, its own first; of one that is cut among ranks, a rank's part. Raises a
+    CheckpointError, also if none of them fits.
+    """
+    path = resolve_model(config.model)
     hf_config = load_hf_config(path)
     target = Target(config, hf_config, path, pick_device(config.device))
     forms = list(target.forms(pick_dtype(config.dtype, hf_config, path)))

@@ -81,7 +81,7 @@ class LocalExecutor(InProcessExecutor):
             device=self.device,
             shard=self.shard,
             quantization=config.quantization,
-            accept=Target(config, self.hf_config, path, self.device, self.shard).accept,
+            accept=Target(config, self.hf_config, path, self.device).accept,
         )
         return info_of(self.model)
 

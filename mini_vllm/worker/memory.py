@@ -201,9 +201,8 @@ def left_in_group(root: Path) -> int:
 def host_bytes(config: EngineConfig, activations: int, weights: int = 0) -> int:
     """Bytes for a KV cache in main memory: of what is free, at most MAX_CPU_KV_CACHE_BYTES.
 
-    weights: bytes of those that are not loaded yet.
+    weights: bytes of those that are not loaded yet. Each rank has its share.
     """
-    return min(
-        int((available_host_memory() - weights) * config.gpu_memory_utilization) - activations,
-        MAX_CPU_KV_CACHE_BYTES,
-    )
+    size = config.tensor_parallel_size
+    free = (available_host_memory() - weights * size) * config.gpu_memory_utilization
+    return min(int(free / size) - activations, MAX_CPU_KV_CACHE_BYTES)

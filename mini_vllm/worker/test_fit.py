@@ -90,7 +90,7 @@ def test_weights_beyond_the_memory_are_refused_unread(tmp_path: Path, num_shards
     assert free < least < needed
     assert "the least, dtype bfloat16, quantization int8, needs" in str(error.value)
     with pytest.raises(WeightsTooLargeError, match="no form of them"):
-        forms_of(str(tmp_path))
+        forms_of(EngineConfig(str(tmp_path)))
 
 
 def set_memory(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
@@ -105,7 +105,7 @@ def test_the_message_names_the_forms_that_fit(
     config = EngineConfig(
         model=str(checkpoint), device="cpu", max_num_seqs=1, max_num_batched_tokens=1
     )
-    forms = {str(form): form for form in forms_of(str(checkpoint))}
+    forms = {str(form): form for form in forms_of(EngineConfig(str(checkpoint)))}
     whole, eight = forms["dtype float32"], forms["dtype float32, quantization int8"]
     assert list(forms) == [
         "dtype float32",

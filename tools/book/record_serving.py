@@ -85,7 +85,7 @@ class FrontProcess:
         for name, when in self.leaves.items():
             if when == step:
                 commands.append(Finish(self.outputs.abort(name), "abort"))
-                self.metrics.ended(name, [name], "abort")
+                self.metrics.ended(name, "abort")
                 self.ended_before[step] = [name]
         commands += [self._add(spec) for spec in self.specs.values() if spec["arrival_step"] == step]
         if wait and not commands:
@@ -149,7 +149,7 @@ class FrontProcess:
         self.texts[name].append(choice.text)
         if choice.finish_reason is not None:
             self.reasons[name] = choice.finish_reason
-            self.metrics.ended(name, [name], choice.finish_reason)
+            self.metrics.ended(name, choice.finish_reason)
 
     def finish(self) -> None:
         """Read what is left."""

@@ -196,6 +196,7 @@ def tensors(folder: Path) -> None:
 
 
 def memory(folder: Path) -> None:
+    from mini_vllm.config import EngineConfig
     from mini_vllm.worker.fit import forms_of
 
     with (
@@ -203,7 +204,7 @@ def memory(folder: Path) -> None:
         patch("mini_vllm.worker.memory.available_host_memory", return_value=1000),
         patch("torch.cuda.is_available", return_value=False),
     ):
-        forms_of("tiny")
+        forms_of(EngineConfig("tiny"))
 
 
 REFUSED: dict[str, Callable[[Path], object]] = {  # by how the row begins

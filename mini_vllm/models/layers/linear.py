@@ -7,6 +7,7 @@ layers are cut in which way. vLLM: QKVParallelLinear, MergedColumnParallelLinear
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.weights import WeightLoader
-from mini_vllm.parallel.shard import ALONE
+from mini_vllm.parallel.shard import ALONE, WHOLE
 
 # oneDNN and torch keep 1,024 products that they have prepared, each for one number of rows. Steps
 # have every number, so a server grew by gigabytes; 64 of each are as fast. The two read this at the
@@ -111,6 +112,10 @@ def load_weight(
     """
     stored = loader.load_stored(parts, cut)
     if stored is None:
+        if cut == 1 and loader.quantization:  # a row has one scale in all shards
+            whole = Int8Weight.quantize(replace(loader, shard=WHOLE).load(parts))
+            own = whole.values.chunk(loader.shard.size, 1)[loader.shard.rank]
+            return Int8Weight(own.contiguous(), whole.scale)
         return pack_weight(loader.load(parts, cut), loader.quantization)
     if loader.stored and loader.stored.has_input_scales:
         for name in parts:
@@ -132,8 +137,7 @@ def pack_weight(weight: Tensor, quantization: str | None = None) -> Tensor | Int
     if quantization == "int8":
         return Int8Weight.quantize(weight)
     if is_packed(weight.device, weight.dtype):
-        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight)
-        return packed
+        return torch.ops.mkldnn._reorder_linear_weight(weight)  # type: ignore[no-any-return]
     return weight
 
 
@@ -154,6 +158,7 @@ def linear(x: Tensor, weight: Tensor | Int8Weight, bias: Tensor | None = None) -
         output: Tensor = weight(x)
         return output if bias is None else output.add_(bias)
     if weight.is_mkldnn:
-        product: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
-        return product
+        return torch.ops.mkldnn._linear_pointwise(  # type: ignore[no-any-return]
+            x, weight, bias, "none", [], ""
+        )
     return F.linear(x, weight, bias)

@@ -100,5 +100,4 @@ class SelfAttention(nn.Module):
             ones = torch.ones_like(rotation.cos)
             rotation = Rotation(ones, torch.zeros_like(ones))
         output = attend(self.layer_idx, query, key, value, rotation)
-        projected: Tensor = self.o_proj(output.flatten(1))
-        return projected
+        return self.o_proj(output.flatten(1))  # type: ignore[no-any-return]

@@ -15,6 +15,9 @@ IsCached = Callable[[int], bool]
 """Whether the i-th block of a request is found in every group that is looked up together."""
 
 
+NEVER = 1 << 62  # tokens: more than any request has
+
+
 @dataclass(frozen=True, slots=True)
 class FullAttention:
     """Layers that see every token before. Blocks have block_size tokens.
@@ -35,6 +38,10 @@ class FullAttention:
     def num_skipped_blocks(self, num_computed_tokens: int) -> int:
         """How many blocks these fill."""
         return self.num_skipped_tokens(num_computed_tokens) // self.block_size
+
+    def next_skip(self, num_skipped_blocks: int) -> int:
+        """How many tokens have to be computed until one block more is skipped."""
+        return NEVER
 
     def most_blocks(self, num_tokens: int, num_batched_tokens: int) -> int:
         """How many blocks a request of num_tokens holds at most, if a step computes at most
@@ -85,6 +92,9 @@ class SlidingWindow(FullAttention):
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return max(0, num_computed_tokens - self.window + 1)
 
+    def next_skip(self, num_skipped_blocks: int) -> int:
+        return (num_skipped_blocks + 1) * self.block_size + self.window - 1
+
     def most_blocks(self, num_tokens: int, num_batched_tokens: int) -> int:
         """The window and a chunk lie in one block more than they fill, if they begin inside one."""
         held = -(-(self.window - 1 + num_batched_tokens) // self.block_size) + 1
@@ -125,6 +135,9 @@ class ChunkedLocal(FullAttention):
 
     def num_skipped_tokens(self, num_computed_tokens: int) -> int:
         return num_computed_tokens // self.chunk * self.chunk
+
+    def next_skip(self, num_skipped_blocks: int) -> int:
+        return -(-(num_skipped_blocks + 1) * self.block_size // self.chunk) * self.chunk
 
     def most_blocks(self, num_tokens: int, num_batched_tokens: int) -> int:
         return -(-min(num_tokens, self.chunk + num_batched_tokens) // self.block_size)

@@ -9,7 +9,7 @@ vllm/v1/core/single_type_kv_cache_manager.py.
 """
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from math import gcd, lcm
 from typing import Any
@@ -18,9 +18,11 @@ from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.offload.hybrid.groups import FullAttention, IsCached
-from mini_vllm.offload.hybrid.layout import strided_groups, tokens_alone
-from mini_vllm.offload.hybrid.lookup import Family, families_of, find_agreed_hit
+from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tokens_alone
+from mini_vllm.offload.hybrid.lookup import AgreedHit, Family, families_of, find_agreed_hit
 from mini_vllm.offload.hybrid.pool import BlockPoolOfGroup
+from mini_vllm.offload.hybrid.tables import begin_tables, drop_skipped, next_change
+from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVPlan, KVResult, LayerKVSpec
 
@@ -97,9 +99,9 @@ class HybridKVCacheManager(KVCacheManager):
         self._num_considered: dict[str, list[int]] = {}
         # by request: where one group's hit ended behind the one that all agree on
         self._junctions: dict[str, int] = {}
-        # by step and request the tokens that it computes: of those in flight, and of the coming one
-        self._in_flight: deque[dict[str, int]] = deque()
-        self._coming: dict[str, int] = {}
+        self._in_flight: deque[dict[str, int]] = deque()  # by step and request, its tokens
+        self._coming: dict[str, int] = {}  # the same, of the step that is being decided
+        self._unchanged: dict[str, tuple[int, int]] = {}  # by request, what next_change() said
 
     @classmethod
     def layer_groups(cls, kv_specs: Sequence[LayerKVSpec]) -> tuple[int, ...]:
@@ -143,7 +145,7 @@ class HybridKVCacheManager(KVCacheManager):
                 pool.get_cached_block(hashes[(i + 1) * step - 1]) for pool in pools
             )
 
-        hit = find_agreed_hit(self.families, is_cached, request.num_tokens - 1, self.block_size)
+        hit = self._find_agreed_hit(is_cached, request.num_tokens - 1)
         if len(self.groups) > 1:
             is_longer = hit.longest > hit.num_tokens
             self._junctions[request.request_id] = hit.longest if is_longer else 0
@@ -157,6 +159,11 @@ class HybridKVCacheManager(KVCacheManager):
             found = [pool.get_cached_block(hashes[i * step + step - 1]) for i in range(first, end)]
             blocks.append([*nulls, *found])
         return blocks, hit.num_tokens
+
+    def _find_agreed_hit(
+        self, is_cached: Callable[[Family], IsCached], num_tokens: int
+    ) -> AgreedHit:
+        return find_agreed_hit(self.families, is_cached, num_tokens, self.block_size)
 
     # --- allocation -------------------------------------------------------------------------------
 
@@ -208,55 +215,55 @@ class HybridKVCacheManager(KVCacheManager):
         """Give blocks behind the windows back, even if there is no room for the new tokens then;
         all groups hold their hits before one of them takes a new block.
         """
-        request_id, pool = request.request_id, self.block_pool
-        num_computed = request.num_computed_tokens + self._num_hit_tokens(computed_blocks)
-        self._drop_skipped(request_id, num_computed)  # before it is known whether there is room
-        num_slots = self.num_slots(request, num_computed + num_new_tokens)
+        request_id = request.request_id
+        num_settled = request.num_computed_tokens + self._num_hit_tokens(computed_blocks)
+        num_tokens = num_settled + num_new_tokens
+        for step in self._in_flight:
+            num_settled -= step.get(request_id, 0)
+        num_slots = self.num_slots(request, num_tokens)
+        most_settled, most_slots = self._unchanged.get(request_id, (0, 0))
+        new_blocks: list[KVCacheBlock] | None = []  # most decodes change nothing in any group
+        if num_settled >= most_settled or num_slots > most_slots:
+            tables = self._group_tables.get(request_id, [])
+            drop_skipped(self.groups, tables, num_settled, self.block_pool)
+            new_blocks = self._take_blocks(request, num_slots, computed_blocks)
+            if new_blocks is not None:
+                self._publish(request, num_tokens)
+                if num_tokens <= request.num_tokens:  # else drafts are published later
+                    tables, size = self._group_tables[request_id], self.hash_block_size
+                    change = next_change(self.groups, tables, num_settled, num_tokens, size)
+                    self._unchanged[request_id] = change
+        if new_blocks is not None:
+            self._coming[request_id] = num_new_tokens
+        return new_blocks
+
+    def _take_blocks(
+        self, request: Request, num_slots: int, computed_blocks: Sequence[Any]
+    ) -> list[KVCacheBlock] | None:
+        """The hits and new blocks, up to so many slots in each group; or None, with nothing
+        changed.
+        """
+        pool, request_id = self.block_pool, request.request_id
         if self.num_blocks_needed(request, num_slots, computed_blocks) > pool.num_free_blocks:
             return None
         if request_id not in self._group_tables:
-            self._hold_hits(request_id, num_computed, computed_blocks)
+            num_hit_tokens = self._num_hit_tokens(computed_blocks)
+            tables = begin_tables(self.groups, computed_blocks, num_hit_tokens, pool)
+            self._group_tables[request_id] = tables
+            self._num_considered[request_id] = list(map(len, tables))
         new_blocks = []
         for kind, table in zip(self.groups, self._group_tables[request_id], strict=True):
             num_missing = -(-num_slots // kind.block_size) - len(table)
             if num_missing > 0:
                 table += (taken := pool.get_new_blocks(num_missing))
                 new_blocks += taken
-        self._publish(request, num_computed + num_new_tokens)
-        self._coming[request_id] = num_new_tokens
         return new_blocks
-
-    def _hold_hits(
-        self, request_id: str, num_computed: int, computed_blocks: Sequence[Any]
-    ) -> None:
-        """Begin the tables of a request with the blocks of its hit that a token will see."""
-        null = self.block_pool.null_block
-        tables: list[list[KVCacheBlock]] = [list(hits) for hits in computed_blocks]
-        tables = tables or [[] for _ in self.groups]
-        for kind, table in zip(self.groups, tables, strict=True):
-            num_skipped = min(kind.num_skipped_blocks(num_computed), len(table))
-            table[:num_skipped] = [null] * num_skipped
-            self.block_pool.touch(block for block in table if block is not null)
-        self._group_tables[request_id] = tables
-        self._num_considered[request_id] = list(map(len, tables))
-
-    def _drop_skipped(self, request_id: str, num_computed: int) -> None:
-        """Put the null block where no token looks that is not computed yet, or is in flight."""
-        null = self.block_pool.null_block
-        num_computed -= sum(step.get(request_id, 0) for step in self._in_flight)
-        tables = self._group_tables.get(request_id, ())
-        for kind, table in zip(self.groups, tables, strict=False):
-            end = start = min(kind.num_skipped_blocks(num_computed), len(table))
-            while start and table[start - 1] is not null:
-                start -= 1
-            if start < end:
-                self.block_pool.free_blocks(table[start:end])
-                table[start:end] = [null] * (end - start)
 
     def free(self, request: Request) -> None:
         request_id, null = request.request_id, self.block_pool.null_block
         self._junctions.pop(request_id, None)
         self._num_considered.pop(request_id, None)
+        self._unchanged.pop(request_id, None)
         for step in (self._coming, *self._in_flight):
             step.pop(request_id, None)
         tables = self._group_tables.pop(request_id, [])
@@ -295,29 +302,63 @@ class HybridKVCacheManager(KVCacheManager):
         """Let the blocks of the first num_tokens tokens be found that are worth it, each once."""
         if not self.enable_prefix_caching:
             return
-        considered = self._num_considered[request.request_id]
-        size = self.hash_block_size
-        end = min(num_tokens, request.num_tokens) // self.block_size * self.block_size
-        if end <= considered[0] * self.groups[0].block_size:
-            return
         hashes, null = self._block_hashes(request), self.block_pool.null_block
+        num_tokens = min(num_tokens, len(hashes) * self.hash_block_size)
         interval = self.prefix_cache_retention_interval
         segment = self.block_size if interval is None else interval
-        ends = list(self._expected_ends(request))
+        considered = self._num_considered[request.request_id]
         tables = self._group_tables[request.request_id]
         for g, (kind, table) in enumerate(zip(self.groups, tables, strict=True)):
-            step = kind.block_size // size
-            for i in range(considered[g], end // kind.block_size):
+            start, end = considered[g], self._num_cacheable(kind, num_tokens) // kind.block_size
+            if start >= end:
+                continue
+            ends, step = self._expected_ends(request, kind), kind.block_size // self.hash_block_size
+            for i in range(start, end):
                 if table[i] is not null and kind.is_kept(i, segment, ends):
-                    self.pools[g].cache_block(table[i], hashes[(i + 1) * step - 1])
-            considered[g] = end // kind.block_size
+                    self.pools[g].cache_block(table[i], hashes[i * step + step - 1])
+            considered[g] = end
 
-    def _expected_ends(self, request: Request) -> Iterator[int]:
-        """Where hits are expected to end: at that of the same prompt, and where it left what
-        another one had.
+    def _block_hashes(self, request: Request) -> list[Hashable]:
+        """One for each hash_block_size tokens. A group with larger blocks uses every n-th."""
+        hashes, size = request.block_hashes, self.hash_block_size
+        for i in range(len(hashes), request.num_tokens // size):
+            token_ids = tuple(request.all_token_ids[i * size : (i + 1) * size])
+            parent, salt = (hashes[-1], None) if hashes else (None, request.cache_salt)
+            hashes.append(self._hash_block(parent, token_ids, salt))
+        return hashes
+
+    def _num_cacheable(self, kind: FullAttention, num_tokens: int) -> int:
+        """So many of the first num_tokens tokens may be part of a hit of all groups."""
+        return num_tokens // self.block_size * self.block_size
+
+    def _expected_ends(self, request: Request, kind: FullAttention) -> list[int]:
+        """Where hits are expected to end: at that of the same prompt, and where this one left what
+        one group still had.
         """
-        for num_tokens in (
-            request.num_prompt_tokens - 1,
-            self._junctions.get(request.request_id, 0),
-        ):
-            yield num_tokens // self.block_size * self.block_size
+        ends = request.num_prompt_tokens - 1, self._junctions.get(request.request_id, 0)
+        return [end // self.block_size * self.block_size for end in ends]
+
+
+def with_groups(
+    manager_cls: type[KVCacheManager],
+    kv_specs: tuple[LayerKVSpec, ...],
+    block_size: int,
+    num_batched_tokens: int,
+) -> tuple[type[KVCacheManager], KVCacheLayout]:
+    """The KV cache manager for a model of these layers, and how they lie in blocks: where there is
+    a window, the plain one gives way to the one that has groups.
+
+    num_batched_tokens: most tokens of steps in flight. A manager that does more than the plain one
+    keeps all blocks of all layers. Raises InvalidParameterError for one that swaps, where the
+    layers differ.
+    """
+    windows = {spec.sliding_window for spec in kv_specs}
+    if len(windows) > 1 and issubclass(manager_cls, OffloadingKVCacheManager):
+        raise InvalidParameterError(
+            "preemption_mode must be 'recompute' for a model whose layers differ in their window "
+            f"({', '.join(map(str, windows))}): blocks of groups are not swapped"
+        )
+    if manager_cls is KVCacheManager and any(windows):
+        manager_cls = HybridKVCacheManager
+    layer_groups = manager_cls.layer_groups(kv_specs)
+    return manager_cls, KVCacheLayout(kv_specs, block_size, num_batched_tokens, layer_groups)

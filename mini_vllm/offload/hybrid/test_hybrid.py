@@ -3,11 +3,14 @@
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from labkit.compare.replay import differences, find_trace_files, read_traces
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.groups import ChunkedLocal, FullAttention, SlidingWindow
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tensors_of_layers
@@ -164,7 +167,8 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
     )  # fmt: skip
     scheduler = Scheduler(
         kv, max_num_seqs=4, max_num_batched_tokens=budget, max_model_len=44,
-        reserve_full_sequence=rng.random() < 0.5,
+        reserve_full_sequence=rng.random() < 0.5, policy=rng.choice(("fcfs", "priority")),
+        watermark=rng.choice((0.0, 0.1)),
     )  # fmt: skip
     contents, seen = Contents(kv), Counter[str]()
     shared = [rng.randrange(VOCABULARY) for _ in range(20)]
@@ -172,20 +176,24 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
     for i in range(8):
         own = [rng.randrange(VOCABULARY) for _ in range(rng.randint(1, 8))]
         params = SamplingParams(max_tokens=rng.randint(1, 16), ignore_eos=True)
-        requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params))
+        order: dict[str, Any] = {"priority": rng.randrange(3), "arrival_time": float(i)}
+        requests.append(Request(str(i), shared[: rng.choice((0, 12, 20))] + own, params, **order))
+        requests[-1].priority = rng.randrange(3)
         scheduler.add_request(requests[-1])
     for _ in range(1000):
         if not scheduler.has_unfinished_requests():
             break
+        if rng.random() < 0.03:
+            scheduler.abort_request(rng.choice(requests).request_id)
         output = scheduler.schedule()
         contents.check_conservation(requests)
         scheduled = output.scheduled_requests
-        seen["nulls"] += contents.compute(scheduled, output.num_scheduled_tokens)
         seen["preemptions"] += len(output.preempted_req_ids)
         if rng.random() < 0.05:
             scheduler.fail_step(output)  # nothing of it was written
             seen["failures"] += 1
             continue
+        seen["nulls"] += contents.compute(scheduled, output.num_scheduled_tokens)
         sampled = {
             r.request_id: [rng.randrange(VOCABULARY)]
             for r in scheduled
@@ -206,6 +214,19 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
 def test_every_token_sees_its_own_prefix_in_every_group(name: str) -> None:
     seen = sum((run_at_random(GROUPS[name], seed) for seed in range(12)), Counter[str]())
     assert min(seen[each] for each in ("hits", "nulls", "failures")) > 0, seen
+
+
+TRACES = find_trace_files(Path(__file__).parents[3] / "traces" / "vllm-0.33.0-hybrid")
+
+
+def test_the_corpus_is_there() -> None:
+    assert sum(len(read_traces(file)) for file in TRACES) == 49
+
+
+@pytest.mark.parametrize("file", TRACES, ids=lambda file: file.stem)
+def test_every_decision_is_vllms(file: Path) -> None:
+    """What vLLM 0.33.0 decided for groups of layers (traces/README.md)."""
+    assert differences(file) == []
 
 
 # --- through the whole engine ---------------------------------------------------------------------
@@ -238,6 +259,7 @@ class Trained(NamedTuple):
 
     path: str
     tokens: list[list[int]]
+    logprobs: list[list[float]]
 
 
 @pytest.fixture(scope="module")
@@ -258,8 +280,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Trained
         model.save_pretrained(path)
         model.generation_config.eos_token_id = None
         generate = partial(model.eval().generate, max_new_tokens=24, do_sample=False)
-        answers = [generate(torch.tensor([prompt]))[0, len(prompt) :] for prompt in PROMPTS]
-        return Trained(str(path), [answer.tolist() for answer in answers])
+        texts = [generate(torch.tensor([prompt])) for prompt in PROMPTS]
+        logprobs = []
+        for prompt, text in zip(PROMPTS, texts, strict=True):
+            with torch.inference_mode():
+                rows = model(text).logits[0, len(prompt) - 1 : -1].log_softmax(-1)
+            logprobs.append(rows.gather(1, text[0, len(prompt) :, None])[:, 0].tolist())
+        answers = [text[0, len(p) :].tolist() for p, text in zip(PROMPTS, texts, strict=True)]
+        return Trained(str(path), answers, logprobs)
 
     return make
 
@@ -272,15 +300,24 @@ def answers_of(llm: Any) -> list[list[int]]:
 def test_windows_give_the_tokens_of_transformers(
     name: str, trained: Callable[[str], Trained], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With chunks, hits and preemptions. The start says what the groups save."""
+    """And its log-probabilities, with chunks, hits and preemptions. The start says what the groups
+    save.
+    """
     from mini_vllm import LLM
 
     model = trained(name)
     with caplog.at_level("INFO", "mini_vllm"):
         llm = LLM(model.path, **FOUR_SEATS)
     assert "groups of layers: " in caplog.text
+    params = replace(GREEDY, logprobs=0)
     for _ in range(2):
-        assert answers_of(llm) == model.tokens
+        choices = [output.outputs[0] for output in llm.generate(PROMPTS, params)]
+        assert [choice.token_ids for choice in choices] == model.tokens
+        for choice, expected in zip(choices, model.logprobs, strict=True):
+            found = [
+                row[t].logprob for t, row in zip(choice.token_ids, choice.logprobs, strict=True)
+            ]
+            assert found == pytest.approx(expected, abs=1e-4)
     scheduler = llm.engine.scheduler
     assert isinstance(scheduler.kv_cache_manager, HybridKVCacheManager)
     assert scheduler.prefix_cache_stats.hits > 0
@@ -291,16 +328,21 @@ def test_windows_give_the_tokens_of_transformers(
 @pytest.mark.parametrize(
     "options",
     [
-        {"async_scheduling": True},
         {"speculative": "ngram", "async_scheduling": True},
-        {"speculative": "ngram"},
         {"cudagraph_mode": "full_and_piecewise"},
-        {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
-        {"scheduler": "warm_first"},
-        {"enable_prefix_caching": False},
         # these keep all blocks of all layers
         {"scheduler": "tenants", "num_kv_blocks": 60},
         {"speculative": "draft_model", "draft_model": "", "num_kv_blocks": 60},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in (
+                {"async_scheduling": True},
+                {"speculative": "ngram"},
+                {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
+                {"scheduler": "warm_first"},
+                {"enable_prefix_caching": False},
+            )
+        ),
     ],
     ids=lambda options: " ".join(map(str, options.values())),
 )
@@ -339,6 +381,31 @@ def test_what_lies_in_the_null_block_reaches_no_token(
     assert key[0].isnan().all(), "nothing is written there either"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "backend", ["triton", pytest.param("triton-simple", marks=pytest.mark.nightly)]
+)
+def test_what_lies_in_the_null_block_reaches_no_kernel_of_a_gpu(
+    backend: str, trained: Callable[[str], Trained]
+) -> None:
+    """The second chunk begins behind the first window, and its tiles in front of its own."""
+    pytest.importorskip("triton", reason="Triton has Linux wheels only")
+    from mini_vllm import LLM
+    from mini_vllm.attention.test_attention import GPU
+
+    llm = LLM(
+        trained("gemma3").path,
+        **FOUR_SEATS | {"max_num_batched_tokens": 24},
+        attention_backend=backend,
+        device=GPU.type,
+    )
+    for key, value in llm.engine.executor.runner.kv_caches:
+        key[0] = value[0] = float("nan")
+    params = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
+    (output,) = llm.generate([PROMPTS[3]], params)
+    assert output.outputs[0].token_ids == trained("gemma3").tokens[3][:2]
+
+
 def test_windows_of_an_eighth_of_the_context_save_three_fifths(
     trained: Callable[[str], Trained],
 ) -> None:
@@ -375,6 +442,20 @@ def test_a_request_alone_never_outgrows_the_pool(trained: Callable[[str], Traine
         for output in engine.step():
             num_tokens = len(output.outputs[0].token_ids)
     assert len(SHARED) + num_tokens == longest
+
+
+def test_a_draft_model_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
+    from mini_vllm import LLM
+
+    path = trained("gemma3").path
+    with pytest.raises(InvalidParameterError, match=r"draft_model needs one group of layers, got"):
+        LLM(
+            path,
+            **FOUR_SEATS,
+            speculative="draft_model",
+            draft_model=path,
+            kv_cache_manager_cls=HybridKVCacheManager,
+        )
 
 
 def test_swap_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:

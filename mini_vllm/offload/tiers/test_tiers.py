@@ -23,7 +23,6 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.offload.block_folder import BlockFolder
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
@@ -34,6 +33,7 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
+from mini_vllm.worker.tiers.block_folder import BlockFolder
 
 # --- without a model: who moves what, and when ----------------------------------------------------
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Literal, NamedTuple
 
-from mini_vllm.offload.block_folder import Name as Name
 from mini_vllm.step import CpuBlockId, SwapIn, SwapOut
+
+Name = bytes  # sha256 of a block's content: its tokens, and all before them
 
 
 class LookupResult(Enum):

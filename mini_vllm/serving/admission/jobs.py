@@ -48,7 +48,7 @@ async def read_chat(
 
     with refusals("messages"):
         # before any work on what cannot be taken
-        engine.check_queue(asked.n or 1, asked.cache_salt)
+        engine.check_queue(asked.n or 1, asked.user)
         job: tuple[list[int], SamplingParams, AssistantForm] = await read(job_of)
     return job
 
@@ -64,9 +64,7 @@ async def read_prompts(
         prompts = [reader.tokenize(each, add_special_tokens=special) for each in asked.prompts]
         for number, token_ids in enumerate(prompts):
             if not token_ids:
-                raise ApiError(
-                    400, f"prompt {number} has 0 tokens, at least 1 is needed", param="prompt"
-                )
+                raise ApiError(400, f"prompt {number} has 0 tokens, at least 1 is needed", "prompt")
             reader.check_vocabulary("prompt", token_ids)
         max_tokens = 16 if asked.asked_max_tokens is None else asked.asked_max_tokens
         params = sampling_params(engine, asked, [*map(len, prompts)], max_tokens, "prompt")
@@ -74,7 +72,7 @@ async def read_prompts(
 
     with refusals("prompt"):
         check_prompts(asked)
-        engine.check_queue(len(asked.prompts) * (asked.n or 1), asked.cache_salt)
+        engine.check_queue(len(asked.prompts) * (asked.n or 1), asked.user)
         jobs: list[tuple[list[int], SamplingParams]] = await read(jobs_of)
     return jobs
 
@@ -96,8 +94,8 @@ def sampling_params(
             400,
             f"This model's maximum context length is {limit} tokens. The prompt has "
             f"{longest}{wanted}.",
-            param=prompt_field if room < 1 else "max_tokens",
-            code="context_length_exceeded",
+            prompt_field if room < 1 else "max_tokens",
+            "context_length_exceeded",
         )
     options = asked.sampling_options()
     if max_tokens is None:

@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from mini_vllm.errors import MiniVllmError
@@ -21,7 +22,7 @@ T = TypeVar("T")
 class QueueFullError(MiniVllmError, RuntimeError):
     """So many requests wait already that this one is refused. retry_after: seconds."""
 
-    def __init__(self, message: str, retry_after: int) -> None:
+    def __init__(self, message: str, retry_after: int = 1) -> None:
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -54,33 +55,37 @@ class Admission:
         num_waiting = self._readers.num_waiting(tenant)
         if num_waiting >= self._max_queue:
             raise QueueFullError(
-                f"{num_waiting} requests wait to be read: at most {self._max_queue} may wait", 1
+                f"{num_waiting} requests wait to be read: at most {self._max_queue} may wait"
             )
+        with self.holding(tenant, num_bytes):
+            found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
+        return found
+
+    @contextmanager
+    def holding(self, tenant: str, num_bytes: int) -> Iterator[None]:
+        """Count bytes of what a client of a tenant has sent. Raises QueueFullError for too many."""
         held = self._num_body_bytes
         if held[tenant] + num_bytes > MAX_BODY_BYTES or held.total() > MAX_ALL_BODY_BYTES:
             raise QueueFullError(
                 f"bodies of {held[tenant]:,} bytes wait to be read and {num_bytes:,} more do not "
-                f"fit: at most {MAX_BODY_BYTES:,} may wait, {MAX_ALL_BODY_BYTES:,} of all clients",
-                1,
+                f"fit: at most {MAX_BODY_BYTES:,} may wait, {MAX_ALL_BODY_BYTES:,} of all clients"
             )
         held[tenant] += num_bytes
         try:
-            found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
+            yield
         finally:
-            held.subtract({tenant: num_bytes})
-            if not held[tenant]:
-                del held[tenant]
-        return found
+            held -= Counter({tenant: num_bytes})
 
     # --- requests ---------------------------------------------------------------------------------
 
     def check_queue(self, tenant: str, num_choices: int) -> None:
         """Raises QueueFullError unless so many more of the tenant may wait."""
         num_waiting = sum(num for owner, num in self.waiting.values() if owner == tenant)
-        if num_waiting + num_choices > self._max_queue:
+        # all clients together have sixteen queues
+        if max(num_waiting, len(self.waiting) // 16) + num_choices > self._max_queue:
             raise QueueFullError(
                 f"{num_waiting} choices wait for their first token and {num_choices} more do not "
-                f"fit: at most {self._max_queue} may wait",
+                f"fit: at most {self._max_queue} of a client may wait, and 16 times as many of all",
                 self._seconds_to_wait(num_waiting),
             )
 
@@ -113,8 +118,7 @@ class Admission:
         if held and new and held + new > MAX_HELD_LOGPROBS:
             raise QueueFullError(
                 f"requests in flight may hold {held:,} logprobs and {new:,} more do not fit: at "
-                f"most {MAX_HELD_LOGPROBS:,} may be held",
-                1,
+                f"most {MAX_HELD_LOGPROBS:,} may be held"
             )
         self._logprobs[request_id] = tenant, new
         self.waiting[request_id] = tenant, len(requests)
@@ -123,11 +127,6 @@ class Admission:
         """A request is over."""
         self._logprobs.pop(request_id, None)
         self.waiting.pop(request_id, None)
-
-    @property
-    def num_logprobs(self) -> int:
-        """How many the requests in flight may hold."""
-        return sum(num for _, num in self._logprobs.values())
 
     def close(self) -> None:
         """End the threads."""

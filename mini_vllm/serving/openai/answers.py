@@ -7,7 +7,7 @@ vllm/entrypoints/openai.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from typing import Any
 
@@ -27,7 +27,8 @@ from mini_vllm.serving.openai.protocol import (
 )
 from mini_vllm.step import Logprob
 
-ROWS_AT_ONCE = 32  # tokens whose logprobs are turned into text before other clients are served
+# tokens with their logprobs, or choices, that are turned into text before other clients are served
+ROWS_AT_ONCE = 32
 LEAST_LOGPROB = -9999.0  # what -inf is in JSON, which has none
 Json = dict[str, Any]
 
@@ -48,6 +49,7 @@ class Answer:
     chunk_kind = ""
     prompt_field = ""  # of the request
     end = b"data: [DONE]\n\n"  # of a stream
+    num_held_bytes = 0  # of what was asked, which it has to its end
 
     def __init__(
         self,
@@ -71,19 +73,20 @@ class Answer:
 
     async def whole(self, outputs: Iterable[tuple[int, RequestOutput]]) -> Any:
         """The body of an answer that is not streamed. outputs: by prompt, in order."""
-        choices = [
-            await self._choice(prompt, output, choice)
-            for prompt, output in outputs
-            for choice in self._count(prompt, output)
-        ]
+        choices = []
+        for prompt, output in outputs:
+            for choice in self._count(prompt, output):
+                choices.append(await self._choice(prompt, output, choice))
+                if len(choices) % ROWS_AT_ONCE == 0:
+                    await asyncio.sleep(0)
         return self._head | {"object": self.kind, "choices": choices, "usage": self._usage()}
 
-    async def chunks(self, prompt: int, output: RequestOutput) -> list[Json]:
+    async def chunks(self, prompt: int, output: RequestOutput) -> AsyncGenerator[Json]:
         """The chunks of a delta: one for each choice."""
-        return [
-            self._chunk([await self._part(prompt, output, each)])
-            for each in self._count(prompt, output)
-        ]
+        for number, each in enumerate(self._count(prompt, output), 1):
+            yield self._chunk([await self._part(prompt, output, each)])
+            if number % ROWS_AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     def last_chunks(self) -> list[Json]:
         """What stands behind all deltas: the usage, if it was asked for."""
@@ -182,18 +185,19 @@ class ChatAnswer(Answer):
         (found,) = outputs
         return await super().whole([found]) | await self._of_prompt(found[1])
 
-    async def chunks(self, prompt: int, output: RequestOutput) -> list[Json]:
+    async def chunks(self, prompt: int, output: RequestOutput) -> AsyncGenerator[Json]:
         """The first chunk of a choice has the role, the echo and no token: openai-node would count
         its logprobs twice.
         """
-        begun = []
         if new := [each.index for each in output.outputs if each.index not in self._parsers]:
             self._count_prompt(prompt, output)
             delta = {"role": "assistant", "content": self._echoed}
-            nothing = {"delta": delta, "logprobs": None, "finish_reason": None}
             about = await self._of_prompt(output)
-            begun = [self._chunk([nothing | {"index": index}]) | about for index in new]
-        return begun + await super().chunks(prompt, output)
+            for index in new:
+                begun = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None}
+                yield self._chunk([begun]) | about
+        async for chunk in super().chunks(prompt, output):
+            yield chunk
 
     async def _choice(self, prompt: int, output: RequestOutput, choice: CompletionOutput) -> Json:
         parser = AssistantParser(self._form)
@@ -219,7 +223,7 @@ class ChatAnswer(Answer):
         if choice.logprobs is None:
             return None
         pairs = zip(choice.token_ids, choice.logprobs, strict=True)
-        entries = ((self._entry(token_id, logprobs),) for token_id, logprobs in pairs)
+        entries = ((self._entry(*pair),) for pair in pairs)
         return await in_columns(entries, ["content"]) | {"refusal": None}
 
     def _entry(self, token_id: int, logprobs: dict[int, Logprob]) -> ChatLogprob:
@@ -269,8 +273,8 @@ class CompletionAnswer(Answer):
             entries = [*(output.prompt_logprobs or [None] * len(output.prompt_token_ids)), *entries]
         found = {"index": index, "text": text, "logprobs": None}
         if self._asked.logprobs is not None:
-            columns = self._logprobs(token_ids, entries, map(offset.before, pieces))
-            found["logprobs"] = await columns
+            offsets = map(offset.before, pieces)
+            found["logprobs"] = await self._logprobs(token_ids, entries, offsets)
         if is_first:
             found |= await self._of_prompt(output)
         return found | self._ending(choice, choice.finish_reason)
@@ -303,11 +307,11 @@ async def in_columns(rows: Iterable[Sequence[Any]], names: Sequence[str]) -> Jso
     """A list of JSON for each name: of the first things of all rows, the second ones and so on.
 
     A row is made when its turn comes and is text at once, which takes a fifth of the memory. After
-    some of them other clients are served.
+    some of them other clients are served; a single one, as in a stream, is told without delay.
     """
     rows, columns = iter(rows), dict[str, list[bytes]]((name, []) for name in names)
     while some := [*islice(rows, ROWS_AT_ONCE)]:
-        if columns[names[0]]:
+        if len(some) > 1:
             await asyncio.sleep(0)
         for name, column in zip(names, zip(*some, strict=True), strict=True):
             columns[name].append(orjson.dumps(column)[1:-1])

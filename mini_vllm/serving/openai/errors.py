@@ -51,9 +51,7 @@ def to_api_error(error: Exception, param: str | None = None) -> ApiError:
     headers = (
         {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
     )
-    return ApiError(
-        status, str(error), param=param if status == 400 else None, code=code, headers=headers
-    )
+    return ApiError(status, str(error), param if status == 400 else None, code, headers)
 
 
 @contextmanager

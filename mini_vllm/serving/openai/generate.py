@@ -44,7 +44,7 @@ class Generation:
         try:
             async with aclosing(self._outputs()) as outputs:
                 async for prompt, output in outputs:
-                    for chunk in await self.answer.chunks(prompt, output):
+                    async for chunk in self.answer.chunks(prompt, output):
                         has_begun = True
                         yield event(chunk)
             for chunk in self.answer.last_chunks():
@@ -62,38 +62,39 @@ class Generation:
 
         An error is raised.
         """
-        # a client may give two requests one id, and the engine must tell them apart
-        name = self.answer.id + secrets.token_hex(4)
-        if len(self.jobs) == 1:
-            async with aclosing(self._outputs_of(name, *self.jobs[0])) as outputs:
-                async for output in outputs:
-                    yield 0, output
-            return
-        arrived: asyncio.Queue[tuple[int, RequestOutput] | asyncio.Task[None]] = asyncio.Queue()
+        with self.engine.admission.holding(self.asked.user or "", self.answer.num_held_bytes):
+            # a client may give two requests one id, and the engine must tell them apart
+            name = self.answer.id + secrets.token_hex(4)
+            if len(self.jobs) == 1:
+                async with aclosing(self._outputs_of(name, *self.jobs[0])) as outputs:
+                    async for output in outputs:
+                        yield 0, output
+                return
+            arrived: asyncio.Queue[tuple[int, RequestOutput] | asyncio.Task[None]] = asyncio.Queue()
 
-        async def collect(number: int, job: Job) -> None:
-            async with aclosing(self._outputs_of(f"{name}-{number}", *job)) as outputs:
-                async for output in outputs:
-                    arrived.put_nowait((number, output))
+            async def collect(number: int, job: Job) -> None:
+                async with aclosing(self._outputs_of(f"{name}-{number}", *job)) as outputs:
+                    async for output in outputs:
+                        arrived.put_nowait((number, output))
 
-        tasks: list[asyncio.Task[None]] = []
-        try:
-            for each in enumerate(self.jobs):
-                tasks.append(asyncio.create_task(collect(*each)))
-                tasks[-1].add_done_callback(arrived.put_nowait)
-                await asyncio.sleep(0)  # other clients are served between two prompts
-            num_left = len(tasks)
-            while num_left:
-                new = await arrived.get()
-                if isinstance(new, tuple):
-                    yield new
-                else:
-                    num_left -= 1
-                    new.result()  # which raises what has ended it
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            tasks: list[asyncio.Task[None]] = []
+            try:
+                for each in enumerate(self.jobs):
+                    tasks.append(asyncio.create_task(collect(*each)))
+                    tasks[-1].add_done_callback(arrived.put_nowait)
+                    await asyncio.sleep(0)  # other clients are served between two prompts
+                num_left = len(tasks)
+                while num_left:
+                    new = await arrived.get()
+                    if isinstance(new, tuple):
+                        yield new
+                    else:
+                        num_left -= 1
+                        new.result()  # which raises what has ended it
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _outputs_of(
         self, request_id: str, prompt: Sequence[int], params: SamplingParams
@@ -114,7 +115,7 @@ class Generation:
             # the fields that leave no token together
             named = self.asked.model_fields_set.intersection(str(error).split())
             param = min(named, default=form[0] if form else "tools")
-            raise ApiError(400, str(error), param=param) from error
+            raise ApiError(400, str(error), param) from error
 
 
 async def within(

@@ -150,7 +150,7 @@ class StructuredOutputsField(Strict):
 
 SAMPLING_FIELDS = frozenset(
     "n temperature top_p top_k min_p seed presence_penalty frequency_penalty repetition_penalty "
-    "ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
+    "stop ignore_eos min_tokens stop_token_ids allowed_token_ids skip_special_tokens "
     "include_stop_str_in_output bad_words prompt_logprobs".split()
 )
 MOST = {  # of OpenAI, and of this server
@@ -250,14 +250,12 @@ class SharedRequest(GenerateRequest):
             options["logit_bias"] = {
                 int(token_id): bias for token_id, bias in self.logit_bias.items()
             }
-        if self.stop is not None:
-            options["stop"] = self.stop if isinstance(self.stop, str) else tuple(self.stop)
         if (form := self.form()) is not None:
             name, wanted = form
             try:
                 options["structured"] = StructuredOutputs(**wanted)
             except InvalidParameterError as error:
-                raise ApiError(400, str(error), param=name) from error
+                raise ApiError(400, str(error), name) from error
         return options
 
     def form(self) -> tuple[str, dict[str, Any]] | None:
@@ -274,7 +272,7 @@ class SharedRequest(GenerateRequest):
                 raise ApiError(
                     400,
                     f"{param} belongs to the type json_schema, got type {asked.type!r}",
-                    param=param,
+                    param,
                 )
             schema = asked.json_schema
             form = {"json_object": True} if schema is None else {"json": schema.schema_}
@@ -286,7 +284,7 @@ class SharedRequest(GenerateRequest):
             if (value := getattr(self, f"guided_{kind}")) is not None:
                 found[f"guided_{kind}"] = {kind: value}
         if len(found) > 1:
-            raise ApiError(400, f"{' and '.join(found)} cannot be combined", param=[*found][1])
+            raise ApiError(400, f"{' and '.join(found)} cannot be combined", [*found][1])
         return next(iter(found.items()), None)
 
     def request_options(self) -> dict[str, Any]:
@@ -413,7 +411,7 @@ class ChatCompletionRequest(SharedRequest):
         for name in variables:
             if name in TEMPLATE_NAMES:
                 param = f"chat_template_kwargs.{name}"
-                raise ApiError(400, f"{param} is no variable of a chat template", param=param)
+                raise ApiError(400, f"{param} is no variable of a chat template", param)
         return {
             "add_generation_prompt": self.add_generation_prompt,
             "continue_final_message": self.continue_final_message,
@@ -429,7 +427,7 @@ class ChatCompletionRequest(SharedRequest):
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()
         if self.top_logprobs and not self.logprobs:
-            raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
+            raise ApiError(400, "top_logprobs needs logprobs: true", "top_logprobs")
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
         return options
@@ -495,7 +493,7 @@ def parse(kind: type[ModelRequest], body: object, *, strict: bool = False) -> An
             body = without_foreign(body, kind.model_fields.keys(), kind.NEUTRAL)
         except ValueError as error:
             param, why = error.args
-            raise ApiError(400, f"{param} has no use here: {why}", param=param) from None
+            raise ApiError(400, f"{param} has no use here: {why}", param) from None
     try:
         request = kind.model_validate(body, extra="forbid" if strict else "ignore")
     except ValidationError as error:
@@ -503,7 +501,7 @@ def parse(kind: type[ModelRequest], body: object, *, strict: bool = False) -> An
     if isinstance(request, TokenizeRequest) and (request.prompt is None) == (
         request.messages is None
     ):
-        raise ApiError(400, "one of prompt and messages must be given", param="prompt")
+        raise ApiError(400, "one of prompt and messages must be given", "prompt")
     if isinstance(request, SharedRequest):
         _check_together(request)
     return request
@@ -528,25 +526,25 @@ def refusal_of(error: ValidationError) -> ApiError:
     else:
         said = first["msg"].removeprefix("Value error, ")
         message = f"{param}: {said}, got {shown(first['input'])}"
-    return ApiError(400, message, param=param or None)
+    return ApiError(400, message, param or None)
 
 
 def _check_together(request: SharedRequest) -> None:
     """Fields that go together, or do not. Raises ApiError."""
     options = request.stream_options or StreamOptions()
     if options.include_usage and not request.stream:
-        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
+        raise ApiError(400, "stream_options needs stream: true", "stream_options")
     if request.prompt_logprobs and request.stream:
-        raise ApiError(400, "prompt_logprobs needs stream: false", param="prompt_logprobs")
+        raise ApiError(400, "prompt_logprobs needs stream: false", "prompt_logprobs")
     old, new = request.max_tokens, request.max_completion_tokens
     if old is not None and new is not None and old != new:
         raise ApiError(
             400,
             f"max_tokens is {old} and max_completion_tokens {new}: give one",
-            param="max_tokens",
+            "max_tokens",
         )
     if request.asked_max_tokens == 0 and not getattr(request, "echo", None):
-        raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", param="max_tokens")
+        raise ApiError(400, "max_tokens must be at least 1 without echo, got 0", "max_tokens")
 
 
 def _path(loc: tuple[int | str, ...]) -> str:

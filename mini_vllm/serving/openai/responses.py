@@ -7,11 +7,12 @@ vllm/entrypoints/openai/responses/streaming_events.py.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
+import orjson
 from pydantic import Field
 
 from mini_vllm.serving.openai.answers import ChatAnswer, Json
@@ -229,6 +230,7 @@ class ResponseAnswer(ChatAnswer):
             "incomplete_details": None,
             "usage": None,
         }
+        self.num_held_bytes = len(orjson.dumps(self._about))
         self._output: list[Json] = []  # items that are done
         self._item: Json = {}  # that is being written
         self._written: list[str] = []  # of it
@@ -237,9 +239,9 @@ class ResponseAnswer(ChatAnswer):
 
     async def whole(self, outputs: Any) -> Any:
         ((prompt, output),) = outputs
-        return (await self.chunks(prompt, output))[-1]["response"]
+        return [each async for each in self.chunks(prompt, output)][-1]["response"]
 
-    async def chunks(self, prompt: int, output: Any) -> list[Json]:
+    async def chunks(self, prompt: int, output: Any) -> AsyncGenerator[Json]:
         (choice,) = self._count(prompt, output)
         for kind in () if self._num_events else ("created", "in_progress"):
             self._tell(kind, "in_progress")
@@ -247,17 +249,16 @@ class ResponseAnswer(ChatAnswer):
         self._write(part["delta"])
         if reason := part["finish_reason"]:
             self._finish(reason)
-        events, self._events = self._events, []
-        return events
+        while self._events:
+            yield self._events.pop(0)
 
     def failed(self, refused: ApiError) -> Json:
-        error = {"code": "server_error", "message": refused.message}
-        self._tell("failed", "failed", error=error)
+        self._tell("failed", "failed", error={"code": "server_error", "message": refused.message})
         return self._events.pop()
 
     def _say(self, kind: str, **fields: Any) -> None:
-        event = {"type": f"response.{kind}", "sequence_number": self._num_events}
-        self._events.append(event | fields)
+        begun = {"type": f"response.{kind}", "sequence_number": self._num_events}
+        self._events.append(begun | fields)
         self._num_events += 1
 
     def _tell(self, kind: str, status: str, **more: Any) -> None:
@@ -320,7 +321,6 @@ class ResponseAnswer(ChatAnswer):
     def _usage(self) -> Any:
         usage = super()._usage()
         num_prompt, details = usage["prompt_tokens"], usage["prompt_tokens_details"]
-        num_written = num_prompt - details["cached_tokens"]
         num_thoughts = sum(
             len(self._tokenizer.encode(item["content"][0]["text"], add_special_tokens=False))
             for item in self._output
@@ -328,7 +328,10 @@ class ResponseAnswer(ChatAnswer):
         )
         return {
             "input_tokens": num_prompt,
-            "input_tokens_details": {**details, "cache_write_tokens": num_written},
+            "input_tokens_details": {
+                **details,
+                "cache_write_tokens": num_prompt - details["cached_tokens"],
+            },
             "output_tokens": usage["completion_tokens"],
             "output_tokens_details": {"reasoning_tokens": num_thoughts},
             "total_tokens": usage["total_tokens"],

@@ -43,10 +43,11 @@ class ChildProcess:
     def ask(self, question: bytes) -> Any:
         """The answer.
 
-        Raises EOFError that says what has become of the process, or OSError if it does not start.
+        Raises TimeoutError or EOFError that says what has become of the process, or OSError if it
+        does not start.
         """
         process = self._process
-        if process is None or process.poll() is not None:
+        if not process or process.poll() is not None:
             process = self._start()
         try:
             tell(process, question)
@@ -60,7 +61,7 @@ class ChildProcess:
                 raise
             if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
                 _spent.seconds = spent_by_children() + self._max_seconds
-                raise EOFError(f"takes more than {self._max_seconds:g} seconds") from error
+                raise TimeoutError(f"takes more than {self._max_seconds:g} seconds") from error
             raise EOFError(f"has ended its process (status {process.returncode})") from error
 
     def close(self) -> None:
@@ -202,11 +203,9 @@ def limit_memory(num_bytes: int) -> None:
 
 def limit_further_memory(num_bytes: int) -> None:
     """What the process has now, and so much more; where the system says what it has."""
-    with suppress(ImportError, OSError):
-        import resource
-
+    with suppress(OSError):
         num_pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        limit_memory(num_pages * resource.getpagesize() + num_bytes)
+        limit_memory(num_pages * os.sysconf("SC_PAGE_SIZE") + num_bytes)
 
 
 def answer(pipe: IO[bytes], found: dict[str, Any], begun: float) -> None:

@@ -14,18 +14,25 @@ import time
 import weakref
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from mini_vllm.structured.sandbox.child_process import cpu_seconds
 
 
+class TurnOverError(BaseException):
+    """A job takes longer than its turn. It begins again when it is its second owner's turn."""
+
+
 class Job(NamedTuple):
-    """One call for an owner."""
+    """One call for an owner. later: owner and function if its turn is over before it is done."""
 
     owner: str
     function: Callable[[], Any]
     future: "Future[Any]"
+    later: Any = None
 
 
 class FairThreads:
@@ -42,26 +49,19 @@ class FairThreads:
         clock: Callable[[], float] = time.monotonic,
         cpu_clock: Callable[[], float] = cpu_seconds,
     ) -> None:
-        self._turns = Turns(num_threads, max_seconds, clock)
+        self._turns = turns = Turns(num_threads, max_seconds, clock)
         self._cpu_clock = cpu_clock
-        weakref.finalize(self, self._turns.close)
+        self.num_waiting, self.close = turns.num_waiting, turns.close
+        weakref.finalize(self, turns.close)
 
-    def submit(self, owner: str, function: Callable[[], Any]) -> "Future[Any]":
-        """What the function gives or raises. A job that is cancelled before its turn is not
-        begun.
+    def submit(self, owner: str, function: Callable[[], Any], *later: Any) -> "Future[Any]":
+        """What the function gives or raises. A job that is cancelled before its turn is not begun.
+
+        later: the second owner and function, after the first has raised TurnOverError.
         """
         future: Future[Any] = Future()
-        if self._turns.put(Job(owner, function, future)):
-            threading.Thread(target=work, args=(self._turns, self._cpu_clock), daemon=True).start()
+        put(Job(owner, function, future, partial(Job, *later)), self._turns, self._cpu_clock)
         return future
-
-    def num_waiting(self, owner: str) -> int:
-        """How many jobs of an owner are not begun."""
-        return self._turns.num_waiting(owner)
-
-    def close(self) -> None:
-        """End the threads, each after the job that it is at."""
-        self._turns.close()
 
 
 class Account:
@@ -101,11 +101,10 @@ class Turns:
         with self._changed:
             self._jobs.setdefault(job.owner, deque()).append(job)
             self._changed.notify()
-            is_idle = sum(map(len, self._jobs.values())) <= self._num_idle
-            if is_idle or not self._num_unstarted:
-                return False
-            self._num_unstarted -= 1
-            return True
+            num_waiting = sum(map(len, self._jobs.values()))
+            is_needed = self._num_idle < num_waiting and self._num_unstarted > 0
+            self._num_unstarted -= is_needed
+            return is_needed
 
     def take(self, *, wait: bool = True) -> Job | None:
         """The job that is next; None at the end. Without wait, None also while there is none."""
@@ -132,10 +131,10 @@ class Turns:
 
     def num_waiting(self, owner: str) -> int:
         """How many jobs of an owner are not begun."""
-        with self._changed:
-            return len(self._jobs.get(owner, ()))
+        return len(self._jobs.get(owner, ()))
 
     def close(self) -> None:
+        """End the threads, each after the job that it is at."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()
@@ -160,18 +159,23 @@ class Turns:
         return 0 if beyond < 0 or owner[:1] in "/" else (beyond + 0.001) * 60
 
 
+def put(job: Job, turns: Turns, cpu_clock: Callable[[], float]) -> None:
+    """Let it be done in its turn."""
+    if turns.put(job):
+        threading.Thread(target=work, args=(turns, cpu_clock), daemon=True).start()
+
+
 def work(turns: Turns, cpu_clock: Callable[[], float]) -> None:
     """Do one job after the other, until there is none any more."""
     while (job := turns.take()) is not None:
-        result, error, before = None, None, cpu_clock()
-        is_wanted = job.future.set_running_or_notify_cancel()
+        before, future = cpu_clock(), job.future
         try:
-            result = job.function() if is_wanted else None
-        except BaseException as raised:  # the one who waits gets it
-            error = raised
+            then = partial(future.set_result, None if future.cancelled() else job.function())
+        except TurnOverError:
+            then = partial(put, job.later(future), turns, cpu_clock)
+        except BaseException as error:  # the one who waits gets it
+            then = partial(future.set_exception, error)
         turns.done(job.owner, cpu_clock() - before)
-        if is_wanted and error is not None:
-            job.future.set_exception(error)
-        elif is_wanted:
-            job.future.set_result(result)
-        del job, result, error
+        with suppress(InvalidStateError):  # it was cancelled
+            then()
+        del job, future, then

@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import ClassVar
 
@@ -41,6 +42,7 @@ class MultiprocExecutor(Executor):
     def __init__(self, config: EngineConfig) -> None:
         super().__init__(config)
         self._drafts: dict[str, Sequence[int]] = {}
+        self._lengths: dict[str, int] = {}  # of drafts that were asked for since the last step
         self.device = device = pick_device(config.device)
         size = config.tensor_parallel_size
         config.require("batch_invariant", not config.batch_invariant, f"False with {size} ranks")
@@ -89,7 +91,8 @@ class MultiprocExecutor(Executor):
     def execute(self, step: StepInput) -> "Future[StepOutput]":
         for name in step.req_ids:
             self._drafts.pop(name, None)
-        future = self.group.run(step)
+        lengths, self._lengths = self._lengths, {}
+        future = self.group.run(step, lengths)
         if self.config.speculative == "draft_model":
             future.add_done_callback(self._take_drafts)
         return future
@@ -97,6 +100,10 @@ class MultiprocExecutor(Executor):
     def _take_drafts(self, future: "Future[StepOutput]") -> None:
         if future.exception() is None and isinstance(result := future.result(), DraftedOutput):
             self._drafts |= result.drafts
+
+    def wait_for(self, pipe: Connection) -> None:
+        if pipe not in wait([pipe, self.group.ended]):
+            self.synchronize()  # which raises why
 
     def synchronize(self) -> None:
         self.group.ask("synchronize")
@@ -106,11 +113,13 @@ class MultiprocExecutor(Executor):
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         """What rank 0 has drafted behind the request's last token."""
+        self._lengths[request.request_id] = num_tokens
         return self._drafts.get(request.request_id, ())[:num_tokens]
 
     def forget(self, request: Request) -> None:
         """The request has ended."""
         self._drafts.pop(request.request_id, None)
+        self._lengths.pop(request.request_id, None)
 
     def __str__(self) -> str:
         return f"{self._name}, cut among {self.config.tensor_parallel_size} processes"

@@ -1,12 +1,29 @@
 """A model in several processes gives what it gives in one."""
 
+import multiprocessing
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
+from mini_vllm.errors import (
+    CheckpointError,
+    EngineDeadError,
+    ExecutorLostError,
+    InvalidParameterError,
+)
+from mini_vllm.light.numpy_executor import NumpyExecutor
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.params import StructuredOutputs
+from mini_vllm.worker import memory
+from mini_vllm.worker.ranks import executor as ranks
 
 SIZES: dict[str, Any] = {
     "dtype": "float32",
@@ -29,8 +46,17 @@ PARAMS = [
 PROMPTS = [list(range(20 + 3 * i, 32 + 2 * i)) for i in range(len(PARAMS))]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """With matrices so small, threads only wait for each other."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
 @pytest.fixture(scope="module")
-def two() -> Iterator[LLM]:
+def two(one_thread: None) -> Iterator[LLM]:
     llm = LLM("tiny", tensor_parallel_size=2, **SIZES)
     yield llm
     llm.engine.shutdown()
@@ -48,6 +74,11 @@ def answers(llm: LLM, prompts: Any = PROMPTS, params: Any = PARAMS) -> list[Any]
     ]
 
 
+def run_to_the_end(engine: LLMEngine) -> None:
+    while engine.has_unfinished_requests():
+        engine.step()
+
+
 def rounded(places: Any) -> Any:
     return places and [
         each and {token_id: round(one.logprob, 3) for token_id, one in each.items()}
@@ -58,12 +89,95 @@ def rounded(places: Any) -> Any:
 def test_two_processes_give_what_one_gives(two: LLM) -> None:
     """Chunks, preemption, hits in the prefix cache, masks, penalties, log-probabilities."""
     one = LLM("tiny", **SIZES)
-    # alone, requests that are greedy tell pairs; among the rest, they gather
-    for llm in (one, two):
-        assert answers(llm, PROMPTS[:2], GREEDY)[0][0][0]
     assert answers(two) == answers(one)
-    assert answers(two, PROMPTS, GREEDY) == answers(one, PROMPTS, GREEDY)
+    # alone, requests that are greedy tell pairs; among the rest, they gather
+    assert answers(two, PROMPTS[:3], GREEDY) == answers(one, PROMPTS[:3], GREEDY)
     assert two.engine.scheduler.preempted_prefix_cache_stats.requests > 0
     # a block has half of the heads
     sizes = [llm.engine.kv_cache_plan.bytes_per_block for llm in (two, one)]
     assert sizes[0] * 2 == sizes[1]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_invariant": True}, "batch_invariant must be False with 2 ranks, got True"),
+        ({"cudagraph_mode": "piecewise"}, "cudagraph_mode needs LocalExecutor"),
+        ({"executor_cls": NumpyExecutor}, "tensor_parallel_size needs LocalExecutor, got Numpy"),
+        ({"tensor_parallel_size": 3}, "num_attention_heads is 8, which is no multiple of the 3"),
+        ({"tensor_parallel_size": 0}, "tensor_parallel_size must be an integer in"),
+        ({"tensor_parallel_size": True}, "tensor_parallel_size must be an integer in"),
+        ({"model": "no such model"}, "no such model"),
+    ],
+)
+def test_what_ranks_cannot_do_is_refused_before_one_starts(
+    options: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ranks, "RankGroup", None)  # which would start them
+    with pytest.raises((InvalidParameterError, CheckpointError), match=message):
+        LLM(**{"model": "tiny", "tensor_parallel_size": 2, **SIZES, **options})
+
+
+def test_memory_is_shared_among_the_ranks_of_one_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_host_memory", lambda: 1_000_000)
+    alone, pair = (
+        memory.host_bytes(EngineConfig("tiny", tensor_parallel_size=size), 1_000, 100_000)
+        for size in (1, 2)
+    )
+    assert (alone, pair) == (900_000 * 0.9 - 1_000, 800_000 * 0.9 / 2 - 1_000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("case", "size", "options"),
+    [
+        ("llama-biases", 2, {"async_scheduling": True}),
+        ("llama", 4, {}),  # of 2 KV heads
+        ("llama-mqa", 2, {"speculative": "ngram"}),
+        ("qwen3", 4, {"quantization": "int8", "preemption_mode": "swap"}),
+        ("granite", 2, {"quantization": "int8"}),
+        ("mixtral", 2, {}),
+        ("qwen3-moe", 4, {"quantization": "int8"}),
+        ("tiny", 2, {"speculative": "draft_model"}),
+        ("tiny", 2, {"speculative": "draft_model", "async_scheduling": True}),
+    ],
+)
+def test_ranks_of_other_models_and_options_give_what_one_process_gives(
+    case: str, size: int, options: dict[str, Any], tmp_path: Path
+) -> None:
+    model = case
+    if case != "tiny":
+        write_checkpoint(tmp_path, CASES[case])
+        model = str(tmp_path)
+    prompts = np.random.default_rng(0).integers(20, 120, (6, 9)).tolist()
+    params = [*PARAMS[:5], GREEDY]
+    found = []
+    for n in (1, size):
+        llm = LLM(model, tensor_parallel_size=n, **{**SIZES, **options})
+        found.append(answers(llm, prompts, params))
+        assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
+        if "draft_model" in options.values():
+            stats = llm.engine.scheduler.speculation_stats
+            found[-1].append(sum(stats.num_drafts_by_accepted[1:]) > 10)
+        llm.engine.shutdown()
+    assert found[1] == found[0]
+
+
+@pytest.mark.slow
+def test_a_rank_that_is_killed_is_no_error_of_a_device() -> None:
+    """A server's core does not try again what no rank can answer."""
+    before = multiprocessing.active_children()  # of another engine
+    config = EngineConfig("tiny", tensor_parallel_size=2, **SIZES)
+    engine = LLMEngine(config, core_cls=RecoveringCore)
+    engine.add_request("0", PROMPTS[0], GREEDY)
+    engine.step()
+    ranks = {each.name: each for each in multiprocessing.active_children() if each not in before}
+    ranks["mini-vllm rank 1"].kill()
+    silent, _writer = multiprocessing.Pipe()
+    with pytest.raises(ExecutorLostError, match="rank 1 of 2 has ended"):  # between steps, too
+        engine.executor.wait_for(silent)
+    with pytest.raises(ExecutorLostError, match="rank 1 of 2 has ended"):
+        run_to_the_end(engine)
+    with pytest.raises(EngineDeadError):
+        engine.step()
+    engine.shutdown()

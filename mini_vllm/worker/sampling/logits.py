@@ -108,10 +108,12 @@ def penalise(
         banned.index_put_((rows, last), is_begun.int(), accumulate=True)
         scores.masked_fill_(banned > 0, -torch.inf)
     repetition, frequency, presence = penalties.float().unsqueeze(2)
-    ids = tokens.masked_fill(~is_known, 0)
-    seen = torch.zeros_like(scores).scatter_add_(1, ids, is_known.float())
-    times = torch.zeros_like(scores).scatter_add_(1, ids, (is_known & ~is_prompt).float())
-    repeated = torch.where(scores > 0, scores / repetition, scores * repetition)
-    torch.where(seen > 0, repeated, scores, out=scores)
-    scores -= frequency * times
-    scores -= presence * (times > 0)
+    # What is behind a row's tokens repeats the first one: all that is written to a place is equal.
+    ids = torch.where(is_known, tokens, tokens[:, :1]).clamp_(min=0)
+    counts = torch.zeros_like(scores).scatter_add_(1, ids, (is_known & ~is_prompt).float())
+    times, values = counts.gather(1, ids), scores.gather(1, ids)
+    repetition = torch.where(length > 0, repetition, 1)
+    values = torch.where(values > 0, values / repetition, values * repetition)
+    values -= frequency * times
+    values -= presence * (times > 0)
+    scores.scatter_(1, ids, values)

@@ -1,7 +1,8 @@
 """What the device remembers of each request for sampling, by row; a step sends what is new.
 
 A row is written when its request is new, and its tokens, which penalties look at, step by step.
-Source: the sampling states of vllm/v1/worker/gpu (sample/states.py, sample/penalties.py).
+Source: SamplingStates in vllm/v1/worker/gpu/sample/states.py, PenaltiesState in
+vllm/v1/worker/gpu/sample/penalties.py.
 """
 
 from collections.abc import Mapping, Sequence

@@ -15,7 +15,6 @@ from torch import Tensor
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.models.checkpoint import resolve_model
-from mini_vllm.offload.block_folder import BlockFolder
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
@@ -25,6 +24,7 @@ from mini_vllm.worker.cache_engine import lazy_zeros
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory
+from mini_vllm.worker.tiers.block_folder import BlockFolder
 
 NUM_READERS = 4  # threads
 MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from mini_vllm.errors import InvalidParameterError, shown
+from mini_vllm.offload.tiers.work import Name
 
-Name = bytes  # sha256 of a block's content: its tokens, and all before them
 DIGEST_SIZE = 32  # bytes, of a name and of a checksum
 FORMAT = 1  # of a file: the checksum, then the block
 UNFINISHED = ".part"

@@ -1,0 +1,39 @@
+"""Tokens sorted by expert, in blocks that belong to one expert each."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Aligned(NamedTuple):
+    """Pairs of a token and an expert, sorted by expert; each expert's begin at a block.
+
+    pairs [P] int64: numbers of pairs, t * k + j for choice j of token t; T * k is padding. experts
+    [P / block_size] int64: whose the pairs of each block are; -1: no expert's.
+    """
+
+    pairs: Tensor
+    experts: Tensor
+
+
+def align(chosen: Tensor, num_experts: int, block_size: int) -> Aligned:
+    """From the experts [T, k] that each token has chosen.
+
+    P depends on the shape alone, so nothing waits for the device: each expert may waste a block.
+    Source: vLLM's moe_align_block_size.
+    """
+    flat = chosen.flatten()
+    num_pairs, device = len(flat), flat.device
+    order = flat.argsort(stable=True)
+    counts = (flat[:, None] == torch.arange(num_experts, device=device)).sum(0)
+    num_blocks = (counts + block_size - 1) // block_size
+    ends = num_blocks.cumsum(0)
+    begins = (ends - num_blocks) * block_size  # where the pairs of each expert are put
+    rank = torch.arange(num_pairs, device=device) - (counts.cumsum(0) - counts)[flat[order]]
+    most = (num_pairs + min(num_pairs, num_experts) * (block_size - 1)) // block_size
+    pairs = torch.full((most * block_size,), num_pairs, device=device)
+    pairs[begins[flat[order]] + rank] = order
+    block = torch.arange(most, device=device)
+    experts = torch.searchsorted(ends, block, right=True)
+    return Aligned(pairs, experts.where(block < ends[-1], -1))

@@ -1,0 +1,148 @@
+"""The experts of a layer, and the sum of what they put out.
+
+    prepare     the pairs of a token and an expert, sorted by expert
+    experts     the MLP of each expert, for its pairs
+    finalise    the weighted sum of each token's pairs, in the order of its choices
+
+They are apart, so that tokens can travel between prepare and finalise. The experts have rungs:
+"loop" takes one expert after the other, with weights of any form; "grouped_mm" is one call of torch
+for all; "triton" is one kernel. vLLM: FusedMoEModularKernel (prepare, experts, finalize).
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from mini_vllm.errors import UnsupportedModelError
+from mini_vllm.models.layers.fused import on_gpu, silu_mul
+from mini_vllm.models.layers.linear import linear, load_weight
+from mini_vllm.models.layers.quantization import Int8Weight
+from mini_vllm.models.moe.align import align
+from mini_vllm.models.moe.router import Router
+from mini_vllm.models.weights import WeightLoader
+
+ALIGNMENT = 16  # bytes, of which grouped_mm wants a row to be a multiple
+QWEN = ("gate_proj", "up_proj", "down_proj")
+
+
+class Pairs(NamedTuple):
+    """order [T * k] int64: numbers of pairs, t * k + j for choice j of token t, sorted by expert.
+    counts [num_experts] int64: of each expert's. top_k: choices of a token.
+    """
+
+    order: Tensor
+    counts: Tensor
+    top_k: int
+
+
+def prepare(chosen: Tensor, num_experts: int) -> Pairs:
+    """From the experts [T, k] that each token has chosen. Nothing waits for the device."""
+    flat = chosen.flatten()
+    counts = (flat[:, None] == torch.arange(num_experts, device=flat.device)).sum(0)
+    return Pairs(flat.argsort(stable=True), counts, chosen.shape[1])
+
+
+def finalise(outputs: Tensor, weights: Tensor) -> Tensor:
+    """Outputs of pairs [T * k, H] and weights [T, k] to [T, H] (vLLM: TopKWeightAndReduce)."""
+    pairs = outputs.view(*weights.shape, -1)
+    return (pairs * weights[..., None].to(outputs.dtype)).sum(1)
+
+
+class FusedMoE(nn.Module):
+    """The sum of the outputs of each token's experts, weighted by the router.
+
+    names: of an expert's gate, up and down matrices in the checkpoint. A shard has its part of the
+    channels of every expert, and the ranks add up once, behind the sum. Errors:
+    UnsupportedModelError for weights that are stored quantised.
+    """
+
+    def __init__(
+        self,
+        loader: WeightLoader,
+        router: Router,
+        intermediate_size: int,
+        names: tuple[str, str, str] = QWEN,
+    ) -> None:
+        super().__init__()
+        if loader.stored:
+            raise UnsupportedModelError(f"experts that are stored as {loader.stored}, only plainly")
+        self.router, self.communicator = router, loader.shard.communicator
+        gate, up, down = names
+        shape = intermediate_size, router.hidden_size
+        experts = [f"experts.{number}" for number in range(router.num_experts)]
+        inputs = {f"{each}.{name}.weight": shape for each in experts for name in (gate, up)}
+        outputs = {f"{each}.{down}.weight": shape[::-1] for each in experts}
+        self.gate_up = stack(loader, inputs, 0, router.num_experts)  # [E, 2 I, H]
+        self.down = stack(loader, outputs, 1, router.num_experts)  # [E, H, I]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[T, hidden_size] to the same shape."""
+        weights, chosen = self.router(x)
+        run = RUNGS[self.pick_rung(x)]
+        outputs = run(x, chosen, self.gate_up, self.down)
+        return self.communicator.all_reduce(finalise(outputs, weights))
+
+    def pick_rung(self, x: Tensor) -> str:
+        """The fastest that can run."""
+        if not isinstance(self.gate_up, Tensor) or not isinstance(self.down, Tensor):
+            return "loop"
+        if on_gpu(x):
+            return "triton"
+        sizes = (self.gate_up.shape[2], self.down.shape[2])
+        fits = all(size * x.element_size() % ALIGNMENT == 0 for size in sizes)
+        return "grouped_mm" if fits and hasattr(F, "grouped_mm") else "loop"
+
+
+def stack(
+    loader: WeightLoader, parts: Mapping[str, tuple[int, ...]], cut: int, num_experts: int
+) -> nn.Parameter | nn.ModuleList:
+    """The weights [num_experts, N, K] of all experts, or in eight bits a list of them."""
+    if loader.quantization is None:
+        weight = loader.load(parts, cut)
+        stacked = weight.view(num_experts, -1, weight.shape[1])
+        return nn.Parameter(stacked, requires_grad=False)
+    whole = load_weight(loader, parts, cut)
+    assert isinstance(whole, Int8Weight), "the only kind of quantization"
+    pairs = zip(*(each.chunk(num_experts) for each in (whole.values, whole.scale)), strict=True)
+    return nn.ModuleList(Int8Weight(values, scale) for values, scale in pairs)
+
+
+# --- the rungs: x [T, H], chosen [T, k], gate_up [E, 2 I, H], down [E, H, I] to [T * k, H] --------
+
+
+def run_loop(x: Tensor, chosen: Tensor, gate_up: Any, down: Any) -> Tensor:
+    """One expert after the other. The host waits for the counts."""
+    pairs = prepare(chosen, len(gate_up))
+    outputs = x.new_empty(chosen.numel(), x.shape[1])
+    for expert, own in enumerate(torch.split(pairs.order, pairs.counts.tolist())):
+        if len(own):
+            inner = silu_mul(linear(x[own // pairs.top_k], gate_up[expert]))
+            outputs[own] = linear(inner, down[expert])
+    return outputs
+
+
+def run_grouped_mm(x: Tensor, chosen: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """Two products of groups of rows, by torch."""
+    pairs = prepare(chosen, len(gate_up))
+    ends = pairs.counts.cumsum(0).int()
+    rows = x[pairs.order // pairs.top_k]
+    inner = silu_mul(F.grouped_mm(rows, gate_up.mT, offs=ends))
+    outputs = x.new_empty(chosen.numel(), x.shape[1])
+    outputs[pairs.order] = F.grouped_mm(inner, down.mT, offs=ends)
+    return outputs
+
+
+def run_triton(x: Tensor, chosen: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
+    """Two launches of a kernel that reads its rows where they are."""
+    from mini_vllm.models.moe.grouped_triton import BLOCK_SIZE, grouped_product
+
+    aligned = align(chosen, len(gate_up), BLOCK_SIZE)
+    num_pairs, top_k = chosen.numel(), chosen.shape[1]
+    inner = silu_mul(grouped_product(x, gate_up, aligned, num_pairs, top_k))
+    return grouped_product(inner, down, aligned, num_pairs, 1)
+
+
+RUNGS = {"loop": run_loop, "grouped_mm": run_grouped_mm, "triton": run_triton}
