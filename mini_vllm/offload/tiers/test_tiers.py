@@ -505,7 +505,7 @@ def test_a_device_that_fails_spoils_no_tier(
     [
         {"policy": "priority", "max_num_batched_tokens": 7},
         {"scheduler": "prefill_first"},
-        {"scheduler": "warm_first"},
+        {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
         {"speculative": "ngram"},
         {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
         {"num_kv_blocks": 9, "watermark": 0.1},
@@ -515,7 +515,8 @@ def test_a_device_that_fails_spoils_no_tier(
 def test_tiers_go_with_what_else_decides(
     checkpoint: Path, tmp_path: Path, answers: Any, options: dict[str, Any]
 ) -> None:
-    engine = make_engine(checkpoint, **options, kv_offload_bytes=1 << 14, kv_offload_path=tmp_path)
+    options = {"kv_offload_bytes": 1 << 14, **options}
+    engine = make_engine(checkpoint, **options, kv_offload_path=tmp_path)
     for _ in range(2):
         assert visit_all(engine) == answers
     assert connector_of(engine).stats.num_loaded > 0
