@@ -1,7 +1,7 @@
 """Sums that have the same bits whatever else is in the batch, and however their numbers arrive.
 
-The reference of lab 07.5. Source: He et al., "Defeating Nondeterminism in LLM Inference" (2025); a fixed size of a
-split in vllm/model_executor/determinism/batch_invariant.py (_fixed_order_sum_kernel).
+The reference of lab 07.5. Source: He et al., "Defeating Nondeterminism in LLM Inference" (2025). vLLM has the same in
+matmul_kernel_persistent of vllm/model_executor/determinism/batch_invariant.py, whose pieces of a sum have one size.
 """
 
 from collections.abc import Callable, Sequence

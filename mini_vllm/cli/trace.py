@@ -60,9 +60,9 @@ def trace(
     show_trace(console(), record)
     if not free_queue:  # of a cache of 30,000 blocks it is nearly all of the file
         record["totals"].pop("final_free_queue", None)
-    if out is not None:
+    if out:
         write(out, json.dumps(record, ensure_ascii=False) + "\n")
-    if html is not None:
+    if html:
         write(html, page_of(record))
 
 

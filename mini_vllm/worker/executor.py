@@ -87,7 +87,7 @@ class InProcessExecutor(Executor):
         self._lost: set[str] = set()  # requests of a step that failed: its news did not arrive
 
     def execute(self, step: StepInput) -> "Future[StepOutput]":
-        if self._thread is not None and self._reader is not None:
+        if self._thread and self._reader:
             begun = self._thread.submit(self._begin, step)
             return self._reader.submit(lambda: begun.result()())
         future: Future[StepOutput] = Future()
@@ -144,7 +144,7 @@ class InProcessExecutor(Executor):
     def shutdown(self) -> None:
         """The memory goes with the object."""
         for thread in (self._thread, self._reader):
-            if thread is not None:
+            if thread:
                 thread.shutdown()
 
 
