@@ -16,32 +16,24 @@ from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
 from mini_vllm.structured import BACKENDS
 
-QUANTIZATIONS = (None, "int8")
-DTYPES = ("auto", "float32", "bfloat16", "float16")
 TOOL_CALL_PARSERS = tuple(
     "auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split()
 )
-REASONING_PARSERS = ("auto", "think", "none")
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
-def is_device(value: object) -> bool:
-    """Whether value names a device, or is "auto"."""
-    return (
-        isinstance(value, str) and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
-    )
-
-
-def has_names(value: object) -> bool:
-    """Whether value is a mapping whose keys are names."""
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
-
-
+NAME = Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder")
 RULES: Mapping[str, Rule] = {
-    "model": Rule(lambda value: isinstance(value, str) and value != "", "a name or a folder"),
-    "device": Rule(is_device, "'auto', 'cpu', 'cuda' or 'cuda:N'"),
-    "dtype": one_of(DTYPES),
-    "quantization": one_of(QUANTIZATIONS),
+    "model": NAME,
+    "device": Rule(
+        lambda value: (
+            isinstance(value, str)
+            and re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value) is not None
+        ),
+        "'auto', 'cpu', 'cuda' or 'cuda:N'",
+    ),
+    "dtype": one_of(("auto", "float32", "bfloat16", "float16")),
+    "quantization": one_of((None, "int8")),
     "hash_function": one_of(tuple(HASH_FUNCTIONS)),
     "scheduler": one_of(tuple(SCHEDULERS)),
     "preemption_mode": one_of(PREEMPTION_MODES),
@@ -51,21 +43,19 @@ RULES: Mapping[str, Rule] = {
         (None, *"none piecewise full full_decode_only full_and_piecewise".split())
     ),
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
-    "reasoning_parser": one_of(REASONING_PARSERS),
-    "attention_backend": Rule(lambda value: isinstance(value, str), "a name"),
+    "reasoning_parser": one_of(("auto", "think", "none")),
+    "attention_backend": NAME,
     "num_kv_blocks": integer(2, MOST).or_none(),
-    "kv_cache_memory_bytes": integer(1, (1 << 63) - 1).or_none(),
+    **dict.fromkeys(
+        "kv_cache_memory_bytes kv_offload_bytes kv_offload_disk_bytes".split(),
+        integer(1, (1 << 63) - 1).or_none(),
+    ),
+    "kv_offload_path": NAME.or_none(),
     "max_model_len": integer(1, MOST).or_none(),
     "num_cpu_blocks": integer(0, MOST).or_none(),
     **dict.fromkeys(
-        (
-            "block_size",
-            "tensor_parallel_size",
-            "max_num_seqs",
-            "max_num_batched_tokens",
-            "num_speculative_tokens",
-            "prompt_lookup_min",
-        ),
+        "block_size tensor_parallel_size max_num_seqs max_num_batched_tokens "
+        "num_speculative_tokens prompt_lookup_min".split(),
         integer(1, MOST),
     ),
     "long_prefill_token_threshold": integer(0, MOST),
@@ -74,7 +64,10 @@ RULES: Mapping[str, Rule] = {
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
-    "preemption_cost": Rule(has_names, "figures by name").or_none(),
+    "preemption_cost": Rule(
+        lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
+        "figures by name",
+    ).or_none(),
     "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""
@@ -154,6 +147,12 @@ class EngineConfig(Params):
     """
     preemption_cost: Mapping[str, float] | None = None
     """Figures of PreemptionCost by name, for "cheaper"; None: measured when the engine starts."""
+    kv_offload_bytes: int | None = None
+    """Bytes of main memory in which the prefix cache goes on; None: it ends with the device."""
+    kv_offload_path: str | None = None
+    """A folder in which it goes on behind main memory, and outlives the process."""
+    kv_offload_disk_bytes: int | None = None
+    """Most bytes of blocks in that folder; None: half of what is left there at the start."""
     async_scheduling: bool | None = None
     """Decide a step while the one before it computes, as vLLM does; None: on a GPU, where it can
     be.
@@ -204,8 +203,9 @@ class EngineConfig(Params):
 
     def __post_init__(self) -> None:
         self.normalise()
-        if isinstance(self.model, os.PathLike):
-            object.__setattr__(self, "model", os.fspath(self.model))
+        for name in ("model", "kv_offload_path"):
+            if isinstance(path := getattr(self, name), os.PathLike):
+                object.__setattr__(self, name, os.fspath(path))
         self.check(RULES)
         for field in fields(self):
             if field.type in (bool, bool | None):

@@ -237,6 +237,13 @@ def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) 
 
 BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
 PENALTY = Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]")
+
+
+def is_short_text(text: object) -> bool:
+    """Whether it can be a stop string: neither empty nor too long."""
+    return isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS
+
+
 LOGPROBS = integer(0, SamplingParams.MAX_LOGPROBS).or_none()
 RULES: Mapping[str, Rule] = {
     "max_tokens": Rule(lambda value: is_int(value, 1), "an integer of at least 1"),
@@ -247,7 +254,7 @@ RULES: Mapping[str, Rule] = {
     "seed": integer(-(1 << 63), (1 << 64) - 1).or_none(),
     "n": integer(1, SamplingParams.MAX_N),
     "stop": tuple_of(
-        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        is_short_text,
         f"at most {SamplingParams.MAX_STOP} strings of 1 to {SamplingParams.MAX_STOP_CHARS} "
         "characters",
         0,
@@ -280,7 +287,7 @@ RULES: Mapping[str, Rule] = {
         math.inf,
     ),
     "bad_words": tuple_of(
-        lambda text: isinstance(text, str) and 0 < len(text) <= SamplingParams.MAX_STOP_CHARS,
+        is_short_text,
         f"at most {SamplingParams.MAX_BAD_WORDS} texts of 1 to {SamplingParams.MAX_STOP_CHARS} "
         "characters",
         0,

@@ -98,6 +98,8 @@ class KVResult:
     """What came of a connector's work; the KV cache manager takes it in end_step()."""
 
     loaded_req_ids: tuple[str, ...] = ()  # requests whose loads have arrived
+    # what a connector's worker side tells its scheduler side; the code between does not read it
+    connector: Any = None
 
 
 # --- one step -------------------------------------------------------------------------------------

@@ -44,6 +44,9 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "cache_watermark": "For --multi-tenant: the share of blocks that leaves cold ones cached.",
     "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
+    "kv_offload_bytes": "Bytes of main memory behind the prefix cache.",
+    "kv_offload_path": "A folder behind these, which outlives the process.",
+    "kv_offload_disk_bytes": "Most bytes there; by default half of what is left.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",
     "async_scheduling": "Decide a step while the one before it computes; by default on a GPU.",
@@ -69,7 +72,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
 # options that are text, and may name a file in any encoding
-PATHS = ("model", "draft_model", "calibration")
+PATHS = "model draft_model calibration kv_offload_path".split()
 KEY_VARIABLES = ["MINI_VLLM_API_KEY", "VLLM_API_KEY"]  # of the environment, which `ps` hides
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 

@@ -24,6 +24,7 @@ from mini_vllm.models.checkpoint import (
     resolve_model,
 )
 from mini_vllm.offload.hybrid.manager import with_groups
+from mini_vllm.offload.tiers.manager import attach_gate, flush, tiered, wants_tiers
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -100,11 +101,13 @@ class CoreFactory:
         self.kv_cache_plan = plan = plan_kv_cache(
             config, hf_config, layout, executor.available_bytes, may_swap=may_swap
         )
+        if config.kv_offload_bytes is not None:
+            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
         self._core_cls = core_cls
-        self._is_first = True
+        self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
         self.grammars = GrammarCompiler(self.vocabulary, config.structured_outputs_backend)
@@ -132,14 +135,18 @@ class CoreFactory:
         ):
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
         scheduler.attach(EngineGate(self.grammars, self.vocabulary))
+        attach_gate(scheduler)
         core = self._core_cls(scheduler, self.executor)
-        if not self._is_first:
+        if self._core is not None:
             core.runner_view.reset()  # the runner has what there was before
-        self._is_first = False
+        self._core = core
         return core
 
     def shutdown(self) -> None:
         """Give back what the executor and the compiler hold, such as processes."""
+        core = self._core
+        if core is not None and not (core.is_dead or core.in_flight):
+            flush(core.scheduler.kv_cache_manager, self.executor.execute)
         self.executor.shutdown()
         self.grammars.close()
 
@@ -183,7 +190,11 @@ def choose_executor(
 
         executor_cls = with_ranks(executor_cls)
     if is_ours:
-        may_run_ahead = config.speculative != "suffix" and issubclass(scheduler_cls, Scheduler)
+        may_run_ahead = (
+            config.speculative != "suffix"
+            and config.kv_offload_bytes is None
+            and issubclass(scheduler_cls, Scheduler)
+        )
         config = executor_cls.with_defaults(config, may_run_ahead)
     if not config.enforce_eager:
         from mini_vllm.worker.compiled import with_compiled
@@ -193,6 +204,10 @@ def choose_executor(
         from mini_vllm.worker.graphs.runner import with_graphs
 
         executor_cls = with_graphs(executor_cls)
+    if wants_tiers(config):
+        from mini_vllm.worker.tiers.executor import with_tiers
+
+        executor_cls = with_tiers(executor_cls, config)
     return replace(config, async_scheduling=bool(config.async_scheduling)), executor_cls
 
 

@@ -23,7 +23,7 @@ Scheduler of vLLM V1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError, shown
@@ -57,6 +57,9 @@ class OffloadingKVCacheManager(KVCacheManager):
     InvalidParameterError for another mode, or a pool of less than 0 blocks.
     """
 
+    modes: ClassVar[Sequence[str]] = ("swap", "cheaper")
+    """What preemption_mode may be."""
+
     preemption_mode: str = "swap"
     """ "swap", or "cheaper" of swapping and computing again, for each victim."""
     num_cpu_blocks: int = 0
@@ -68,9 +71,9 @@ class OffloadingKVCacheManager(KVCacheManager):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.preemption_mode not in ("swap", "cheaper"):
+        if self.preemption_mode not in self.modes:
             raise InvalidParameterError(
-                "preemption_mode must be 'swap' or 'cheaper' here, got "
+                f"preemption_mode must be {' or '.join(map(repr, self.modes))} here, got "
                 f"{shown(self.preemption_mode)}"
             )
         self.cost = PreemptionCost(**(self.preemption_cost or {}))

@@ -1,0 +1,260 @@
+"""TierConnector: what goes down to main memory and to the disk, and what comes up again.
+
+A block goes down in the step behind the one that computed it, before the model runs. By then that
+step is known to have gone well, and no request has written over the block: copies out come first.
+So no content is stored that was never computed (vLLM: pull request 45704 mends a store that reads
+too early). What leaves the device goes down once more, if it is not there any longer. From main
+memory an io thread writes it to a file.
+
+A request whose content is on the disk waits in the queue and holds no seat. Its blocks are held in
+main memory from the lookup to the load. A file that cannot be read is a miss: the request computes
+what it has in vain waited for. Source: OffloadingConnectorScheduler
+in vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, Literal
+from uuid import uuid4
+
+from mini_vllm.block_pool import KVCacheBlock
+from mini_vllm.offload.connector import KVConnector, Lookup
+from mini_vllm.offload.tiers.disk import DiskTier
+from mini_vllm.offload.tiers.host import HostBlock, HostTier
+from mini_vllm.offload.tiers.work import Job, LookupResult, Name, TierPlan, TierResult
+from mini_vllm.request import Request
+from mini_vllm.step import CpuBlockId, KVPlan, KVResult
+
+
+@dataclass(slots=True)
+class TierStats:
+    """Counted in blocks."""
+
+    num_stored: int = 0  # device to main memory
+    num_loaded: int = 0  # main memory to device
+    num_written: int = 0  # main memory to disk
+    num_read: int = 0  # disk to main memory
+    num_failed_reads: int = 0  # files that were gone, torn or spoilt
+
+
+@dataclass(slots=True)
+class StepNotes:
+    """What a step moves and fills, which counts when it has gone well."""
+
+    stored: list[tuple[HostBlock, int]] = field(default_factory=list)
+    loaded: list[tuple[HostBlock, int]] = field(default_factory=list)
+    published: list[tuple[Any, KVCacheBlock]] = field(default_factory=list)
+
+
+class TierConnector(KVConnector):
+    """The side of the scheduler. max_waiting: so many requests may wait for the disk at once; a
+    further one computes.
+    """
+
+    def __init__(
+        self, block_size: int, host: HostTier, disk: DiskTier | None = None, max_waiting: int = 256
+    ) -> None:
+        self.block_size = block_size
+        self.host = host
+        self.disk = disk
+        self.max_waiting = max_waiting
+        self.stats = TierStats()
+        self._owner = uuid4().hex
+        self._numbers = count()
+        # blocks of the device that are computed and go down in the coming step
+        self._going: dict[Name, int] = {}
+        self._held: dict[str, list[HostBlock]] = {}  # by request that is not admitted yet
+        self._pending: dict[str, list[HostBlock]] = {}  # of these, what was on its way
+        self._jobs: dict[int, tuple[Job, HostBlock | None]] = {}  # whose end is not known yet
+        self._notes = StepNotes()
+
+    # --- what is there ----------------------------------------------------------------------------
+
+    def lookup(self, name: Name) -> LookupResult:
+        """Where the content is. Changes nothing."""
+        block = self.host.get(name)
+        if block is not None:
+            return LookupResult.HIT if block.state == "ready" else LookupResult.HIT_PENDING
+        on_disk = self.disk is not None and name in self.disk
+        return LookupResult.RETRY if on_disk else LookupResult.MISS
+
+    def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
+        """What main memory has. Changes nothing."""
+        num_blocks = 0
+        for name in self._names(request, num_computed_tokens):
+            if self.lookup(name) is not LookupResult.HIT:
+                break
+            num_blocks += 1
+        return Lookup(num_blocks * self.block_size)
+
+    def is_ready(self, request: Request, num_computed_tokens: int) -> bool:
+        """Whether all that the tiers have of a waiting request is in main memory.
+
+        The first call begins to read what is on the disk, as far as main memory has room for it.
+        """
+        request_id = request.request_id
+        if request_id not in self._held:
+            if len(self._held) >= self.max_waiting:
+                return True
+            held = self._hold(self._names(request, num_computed_tokens))
+            if not held:
+                return True
+            self._held[request_id] = held
+            self._pending[request_id] = [block for block in held if block.state == "pending"]
+        pending = self._pending[request_id]
+        while pending and pending[-1].state != "pending":
+            pending.pop()
+        return not pending
+
+    def _names(self, request: Request, num_computed_tokens: int) -> Sequence[Any]:
+        start = num_computed_tokens // self.block_size
+        return request.block_hashes[start : (request.num_tokens - 1) // self.block_size]
+
+    def _hold(self, names: Iterable[Name]) -> list[HostBlock]:
+        """The blocks of the longest prefix that is there, each held; reads begin for those that are
+        on the disk.
+        """
+        held: list[HostBlock] = []
+        for name in names:
+            block = self.host.get(name)
+            if block is None and self.lookup(name) is LookupResult.RETRY:
+                block = self.host.take(name)
+                if block is not None:
+                    self._begin("read", name, block)
+            if block is None:
+                break
+            held.append(self.host.hold(block))
+        return held
+
+    def _let_go(self, request_id: str) -> None:
+        self._pending.pop(request_id, None)
+        for block in reversed(self._held.pop(request_id, [])):
+            self.host.release(block)
+
+    # --- what the KV cache manager says -----------------------------------------------------------
+
+    def load(self, request: Request, block_ids: Sequence[int], start: int) -> None:
+        for name, block_id in zip(request.block_hashes[start:], block_ids, strict=False):
+            block = self.host.get(name)  # type: ignore[arg-type]  # the names are bytes here
+            assert block is not None, "it was found a moment ago"
+            self._notes.loaded.append((self.host.hold(block), block_id))
+        self._let_go(request.request_id)
+
+    def save(self, request: Request, block_ids: Sequence[int]) -> None:
+        """The full blocks of a preempted request are stored already, or on their way."""
+
+    def request_finished(self, request: Request) -> None:
+        self._let_go(request.request_id)
+
+    def publish(self, blocks: Iterable[KVCacheBlock]) -> None:
+        """The coming step fills these blocks, which have names."""
+        self._notes.published += ((block.block_hash, block) for block in blocks)
+
+    def evict(self, name: Name, block_id: int) -> None:
+        """The device gives a computed block to another content, in the coming step."""
+        block = self.host.get(name)
+        if block is None:
+            self._going[name] = block_id
+        else:
+            self.host.touch(block)
+
+    def withdraw(self, names: Iterable[Name]) -> None:
+        """The content may be spoilt: no tier has it from now on."""
+        for name in names:
+            self._going.pop(name, None)
+            if (block := self.host.get(name)) is not None:
+                self.host.drop(block)
+            if self.disk is not None and self.disk.drop(name):
+                self._begin("delete", name)
+
+    # --- a step -----------------------------------------------------------------------------------
+
+    def begin_step(self) -> KVPlan:
+        notes, host = self._notes, self.host
+        for name, block_id in self._going.items():
+            if host.get(name) is None and (block := host.take(name)) is not None:
+                notes.stored.append((block, block_id))
+        self._going = {}
+        if not (notes.stored or notes.loaded or self._jobs):
+            return KVPlan()
+        plan = TierPlan(
+            self._owner,
+            tuple((block_id, block.cpu_block) for block, block_id in notes.stored),
+            tuple((block.cpu_block, block_id) for block, block_id in notes.loaded),
+            tuple(job for job, _ in self._jobs.values()),
+        )
+        return KVPlan(connector=plan)
+
+    def end_step(self, result: KVResult | None) -> None:
+        """What a failed step has stored is forgotten, since it may never have arrived."""
+        notes, self._notes = self._notes, StepNotes()
+        for block, _ in notes.loaded:
+            self.host.release(block)
+        for block, _ in notes.stored:
+            if result is None:
+                self.host.drop(block)
+            elif block.state == "pending":
+                block.state = "ready"
+                self._write(block)
+            self.host.release(block)
+        if result is None:
+            return
+        self.stats.num_stored += len(notes.stored)
+        self.stats.num_loaded += len(notes.loaded)
+        for name, device_block in notes.published:
+            if device_block.block_hash == name:  # else it was withdrawn
+                self._going[name] = device_block.block_id
+        if isinstance(result.connector, TierResult):
+            for number, went_well in result.connector.done.items():
+                self._end(*self._jobs.pop(number), went_well)
+
+    def exchange_notes(self, notes: Any) -> Any:
+        present, self._notes = self._notes, notes or StepNotes()
+        return present
+
+    # --- jobs -------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        kind: Literal["read", "write", "delete"],
+        name: Name,
+        block: HostBlock | None = None,
+        evicted: tuple[Name, ...] = (),
+    ) -> None:
+        """The coming step asks for a job. Its block is held already, and until it has ended."""
+        number, cpu_block = next(self._numbers), block.cpu_block if block else CpuBlockId(-1)
+        self._jobs[number] = Job(number, kind, name, cpu_block, evicted), block
+
+    def _write(self, block: HostBlock) -> None:
+        """Keep the block in a file, too.
+
+        If a slow disk already has half of main memory to write, it does not get more.
+        """
+        if self.disk is None or 2 * len(self._jobs) > self.host.num_blocks:
+            return
+        evicted = self.disk.reserve(block.name)
+        if evicted is not None:
+            self._begin("write", block.name, self.host.hold(block), evicted)
+
+    def _end(self, job: Job, block: HostBlock | None, went_well: bool) -> None:
+        disk = self.disk
+        assert disk is not None, "there are no jobs without a disk"
+        if block is None:
+            return
+        if job.kind == "write":
+            is_spoilt = went_well and block.state == "lost"
+            disk.written(job.name, went_well and not is_spoilt)
+            self.stats.num_written += went_well
+            if is_spoilt:
+                self._begin("delete", job.name)
+        elif went_well:
+            disk.touch(job.name)
+            self.stats.num_read += 1
+            if block.state == "pending":  # else it was withdrawn meanwhile
+                block.state = "ready"
+        else:
+            disk.drop(job.name)
+            self.stats.num_failed_reads += 1
+            self.host.drop(block)
+        self.host.release(block)

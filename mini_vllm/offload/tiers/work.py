@@ -1,0 +1,56 @@
+"""What the two halves of the tiers tell each other: names, numbers of blocks, and jobs.
+
+Source: LookupResult in vllm/v1/kv_offload/base.py.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Literal, NamedTuple
+
+from mini_vllm.step import CpuBlockId, SwapIn, SwapOut
+
+Name = bytes  # sha256 of a block's content: its tokens, and all before them
+
+
+class LookupResult(Enum):
+    """What a tier says of a name."""
+
+    MISS = auto()
+    HIT = auto()
+    HIT_PENDING = auto()  # on its way into main memory
+    RETRY = auto()  # on the disk: it has to be read first
+
+
+class Job(NamedTuple):
+    """Work for an io thread: a block of main memory and the file of its content."""
+
+    number: int  # no two jobs of a connector have the same
+    kind: Literal["read", "write", "delete"]
+    name: Name
+    cpu_block: CpuBlockId = CpuBlockId(-1)
+    evicted: tuple[Name, ...] = ()
+    """Files that make room for one that is written."""
+
+
+@dataclass(frozen=True, slots=True)
+class TierPlan:
+    """The work of one step, in this order: store, load, then the model runs.
+
+    It names every job whose end is not known yet, also those of earlier steps. So a step that fails
+    loses no job, and no job is begun twice: an io thread begins what it has not begun, and a job
+    that the plan no longer names is forgotten.
+    """
+
+    owner: str
+    """Which connector asks. Jobs of another one end before the step begins."""
+    store: tuple[SwapOut, ...] = ()  # (block, CPU block)
+    load: tuple[SwapIn, ...] = ()  # (CPU block, block)
+    jobs: tuple[Job, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TierResult:
+    """done: the jobs of the plan that have ended, by number, and whether they went well."""
+
+    done: Mapping[int, bool] = field(default_factory=dict)

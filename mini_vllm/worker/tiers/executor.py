@@ -1,0 +1,180 @@
+"""TieringExecutor: a LocalExecutor that copies blocks to main memory and back, while io threads
+read and write files.
+"""
+
+import json
+import logging
+import shutil
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
+from mini_vllm.models.checkpoint import resolve_model
+from mini_vllm.offload.tiers.connector import TierConnector
+from mini_vllm.offload.tiers.disk import DiskTier
+from mini_vllm.offload.tiers.host import HostTier
+from mini_vllm.offload.tiers.work import Job, TierPlan, TierResult
+from mini_vllm.step import KVResult, StepInput, StepOutput
+from mini_vllm.worker.cache_engine import lazy_zeros
+from mini_vllm.worker.executor import Executor
+from mini_vllm.worker.local_executor import LocalExecutor
+from mini_vllm.worker.memory import KVCachePlan, available_host_memory
+from mini_vllm.worker.tiers.block_folder import BlockFolder
+
+NUM_READERS = 4  # threads
+MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run
+# seconds that a step waits for io threads if it has nothing to compute
+IDLE_WAIT = 0.005
+
+logger = logging.getLogger("mini_vllm")
+
+
+class TieringExecutor(LocalExecutor):
+    """Owns the CPU blocks. A block lies there in one piece, over all layers, as in its file.
+
+    In a step without requests run() waits a moment for the io threads, since nothing else is to be
+    done. No other step waits for a disk.
+    """
+
+    def allocate(self, plan: KVCachePlan) -> None:
+        super().allocate(plan)
+        self._plan, size = plan, self.config.kv_offload_bytes or 0
+        num_blocks, free = size // plan.bytes_per_block, available_host_memory()
+        self.config.require(
+            "kv_offload_bytes", num_blocks > 0, f"at least {plan.bytes_per_block}, one block"
+        )
+        if size > free:
+            raise KVCacheTooLargeError(f"kv_offload_bytes {size:,}: {free:,} are free")
+        layers = self.runner.kv_caches
+        shape = (num_blocks, len(layers), 2, *layers[0][0].shape[1:])
+        self._blocks: Tensor = (
+            torch.zeros(shape, dtype=self.dtype, pin_memory=True)
+            if self.device.type == "cuda"
+            else lazy_zeros(shape, dtype=self.dtype)
+        )
+        self._bytes = self._blocks.view(num_blocks, -1).view(torch.uint8).numpy()
+        self._folder: BlockFolder | None = None
+        if self.config.kv_offload_path is not None:
+            self._folder = BlockFolder(self.config.kv_offload_path, self._layout(shape[1:]))
+        self._readers = ThreadPoolExecutor(NUM_READERS, "kv-read")
+        self._writer = ThreadPoolExecutor(1, "kv-write")
+        self._owner = ""
+        self._begun: dict[int, Future[bool]] = {}
+
+    def _layout(self, shape: tuple[int, ...]) -> dict[str, Any]:
+        """All that the K and V of a text depend on. Weights go by the size and the time of their
+        files: to read them all would take as long as to load them.
+        """
+        path, config = resolve_model(self.config.model), self.config
+        files = {each.name: each.stat() for each in sorted(path.glob("*.safetensors"))}
+        return {
+            "model": str(path.resolve()),
+            "config": json.loads((path / "config.json").read_text()),
+            "weights": {name: [s.st_size, s.st_mtime_ns] for name, s in files.items()},
+            "quantization": config.quantization,
+            "rope": repr(getattr(self.hf_config, "rope_parameters", None)),
+            "dtype": str(self.dtype),
+            "device": self.device.type,
+            "attention": self.attention_backend.name,
+            "batch_invariant": config.batch_invariant,
+            "block": shape,
+        }
+
+    def make_connector(self) -> TierConnector:
+        """The scheduler's half, which knows of all that is in the folder."""
+        plan, size, folder = self._plan, self.config.kv_offload_disk_bytes, self._folder
+        host, disk, where = HostTier(len(self._blocks)), None, "no disk"
+        if folder is not None:
+            names = folder.names()
+            if size is None:  # half of what is left there
+                size = shutil.disk_usage(folder.path).free // 2 + len(names) * plan.bytes_per_block
+            disk = DiskTier(names, size // plan.bytes_per_block)
+            where = f"{len(disk)} of at most {disk.num_blocks} in {folder.path}"
+        logger.info("KV offload: %d blocks in main memory; %s", host.num_blocks, where)
+        return TierConnector(
+            plan.block_size, host, disk, max(self.config.max_num_seqs, MOST_WAITING)
+        )
+
+    def run(self, step: StepInput) -> StepOutput:
+        work = step.kv.connector
+        if not isinstance(work, TierPlan):
+            return super().run(step)
+        self._begin_jobs(work)
+        self._store(work)
+        self._load(work)
+        output = super().run(replace(step, kv=replace(step.kv, connector=None)))
+        if not step.req_ids:
+            wait(self._begun.values(), IDLE_WAIT)
+        done = {number: job.result() for number, job in self._begun.items() if job.done()}
+        return replace(output, kv=KVResult(connector=TierResult(done)))
+
+    def _begin_jobs(self, work: TierPlan) -> None:
+        """Begin the jobs that are new, and forget those whose end the scheduler knows."""
+        if work.owner != self._owner:
+            wait(self._begun.values())
+            self._owner, self._begun = work.owner, {}
+        before, self._begun = self._begun, {}
+        for job in work.jobs:
+            self._begun[job.number] = before.get(job.number) or self._submit(job)
+
+    def _submit(self, job: Job) -> "Future[bool]":
+        folder = self._folder
+        assert folder is not None, "there are no jobs without a disk"
+        if job.kind == "delete":
+            return self._writer.submit(folder.delete, job.name)
+        block = memoryview(self._bytes[job.cpu_block])
+        if job.kind == "read":
+            return self._readers.submit(folder.read, job.name, block)
+        return self._writer.submit(folder.write, job.name, block, job.evicted)
+
+    def _store(self, work: TierPlan) -> None:
+        if work.store:
+            block_ids, cpu_blocks = map(torch.tensor, zip(*work.store, strict=True))
+            for layer, caches in enumerate(self.runner.kv_caches):
+                for half, cache in enumerate(caches):
+                    on_cpu = cache[block_ids.to(self.device)].to("cpu")
+                    self._blocks[cpu_blocks, layer, half] = on_cpu
+
+    def _load(self, work: TierPlan) -> None:
+        if work.load:
+            cpu_blocks, block_ids = map(torch.tensor, zip(*work.load, strict=True))
+            for layer, caches in enumerate(self.runner.kv_caches):
+                for half, cache in enumerate(caches):
+                    blocks = self._blocks[cpu_blocks, layer, half].to(self.device)
+                    cache[block_ids.to(self.device)] = blocks
+
+    def shutdown(self) -> None:
+        """What is being written is written to its end."""
+        super().shutdown()
+        self._readers.shutdown()
+        self._writer.shutdown()
+        if self._folder is not None:
+            self._folder.close()
+
+
+def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Executor]:
+    """The executor with tiers. Raises InvalidParameterError for what does not go together with
+    them yet.
+    """
+    if not issubclass(executor_cls, LocalExecutor):
+        raise InvalidParameterError(
+            f"kv_offload_bytes needs LocalExecutor, got {executor_cls.__name__}"
+        )
+    for name, allowed in {
+        "async_scheduling": (None, False),
+        "tensor_parallel_size": (1,),
+        "enable_prefix_caching": (True,),
+        "preemption_mode": ("recompute",),
+        "num_cpu_blocks": (None, 0),
+        "speculative": (None, "ngram", "suffix"),
+    }.items():
+        words = " or ".join(map(repr, allowed))
+        config.require(name, getattr(config, name) in allowed, f"{words} with kv_offload_bytes")
+    if issubclass(TieringExecutor, executor_cls):
+        return TieringExecutor
+    return type(executor_cls.__name__, (TieringExecutor, executor_cls), {})
