@@ -27,7 +27,7 @@ MAX_HEART = 10_000
 # the heart.
 MAX_TOKENS = {
     ".": 3_850,
-    "engine": 8_700,
+    "engine": 8_850,
     "engine/ahead": 2_450,
     "light": 3_200,
     "worker": 13_080,

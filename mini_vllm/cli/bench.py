@@ -99,7 +99,7 @@ def run(engine: "LLMEngine", prompts: list[list[int]], params: SamplingParams) -
         engine.add_request(request_id, prompt, params)
     while engine.has_unfinished_requests():
         outputs = engine.step()
-        if engine.stats is not None:
+        if engine.stats:
             steps.append(engine.stats)
         caching_metrics.observe()
         now = time.perf_counter() - start

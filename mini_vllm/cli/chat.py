@@ -102,7 +102,7 @@ def answer(llm: "LLM", messages: list[dict[str, str]], params: "SamplingParams")
         is_stopped = True
         typer.echo(" [stopped]", nl=False)
     typer.echo()
-    if error is not None:
+    if error:
         raise error
     took = time.perf_counter() - began
     figures = (

@@ -73,5 +73,5 @@ def raise_error_of(outputs: Sequence[RequestOutput]) -> None:
     """
     for output in outputs:
         for choice in output.outputs:
-            if choice.error is not None:
+            if choice.error:
                 raise choice.error

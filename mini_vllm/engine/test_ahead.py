@@ -231,7 +231,11 @@ MODES: dict[str, dict[str, Any]] = {
 QUICK = ("v1", "ngram")
 
 
-@pytest.mark.parametrize("has_grammars", [False, True], ids=["", "grammars"])
+@pytest.mark.parametrize(
+    "has_grammars",
+    [pytest.param(False, marks=pytest.mark.slow), True],
+    ids=["", "grammars"],
+)
 @pytest.mark.parametrize(
     ("mode", "seeds"),
     [

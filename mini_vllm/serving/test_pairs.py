@@ -323,6 +323,7 @@ def assert_all(live: LiveServer, path: str, all_bodies: list[Json]) -> set[str]:
     return refused
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", [CHAT, TEXT])
 def test_every_field_beside_one_that_rules_the_text(busy: LiveServer, path: str) -> None:
     """Every other value, with a field that is drawn; all pairs are tried by night."""

@@ -153,7 +153,10 @@ def post(server: LiveServer, path: str, body: Any, key: str = "none") -> tuple[i
         return answer.status, orjson.loads(answer.read())
 
 
-@pytest.mark.parametrize("name", BODIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if i % 3 else ()) for i, name in enumerate(BODIES)],
+)
 def test_a_body_costs_a_bounded_time_of_the_processor(live: LiveServer, name: str) -> None:
     path, make, text = BODIES[name]
     body = make()

@@ -579,6 +579,7 @@ def test_what_xgrammar_would_ignore_is_known(schema: Any, ignored: str | None) -
     assert bool(found) == bool(ignored)
 
 
+@pytest.mark.slow
 def test_a_back_end_that_is_asked_for_does_not_hand_on(auto: LLM) -> None:
     compiler = GrammarCompiler(lambda: load_vocabulary("tiny", 2048), "xgrammar")
     future = compiler.compile(StructuredOutputs(json={"type": "array", "uniqueItems": True}))
@@ -822,6 +823,7 @@ def test_a_short_grammar_waits_for_a_slow_one_no_longer_than_its_turn() -> None:
     compiler.close()
 
 
+@pytest.mark.slow
 def test_a_short_grammar_that_takes_long_is_compiled_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

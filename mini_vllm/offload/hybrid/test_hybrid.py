@@ -296,7 +296,10 @@ def answers_of(llm: Any) -> list[list[int]]:
     return [output.outputs[0].token_ids for output in llm.generate(PROMPTS, GREEDY)]
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if i else ()) for i, name in enumerate(MODELS)],
+)
 def test_windows_give_the_tokens_of_transformers(
     name: str, trained: Callable[[str], Trained], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -329,13 +332,14 @@ def test_windows_give_the_tokens_of_transformers(
     "options",
     [
         {"speculative": "ngram", "async_scheduling": True},
-        {"cudagraph_mode": "full_and_piecewise"},
-        # these keep all blocks of all layers
+        # this keeps all blocks of all layers
         {"scheduler": "tenants", "num_kv_blocks": 60},
-        {"speculative": "draft_model", "draft_model": "", "num_kv_blocks": 60},
         *(
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
+                # and so does this
+                {"speculative": "draft_model", "draft_model": "", "num_kv_blocks": 60},
+                {"cudagraph_mode": "full_and_piecewise"},
                 {"async_scheduling": True},
                 {"speculative": "ngram"},
                 {"scheduler": "prefill_first", "max_num_batched_tokens": 96, "num_kv_blocks": 170},
@@ -362,7 +366,10 @@ def test_groups_beside_other_features(
     assert kv.num_free_blocks == kv.num_usable_blocks
 
 
-@pytest.mark.parametrize("backend", ["c", "torch", "reference"])
+@pytest.mark.parametrize(
+    "backend",
+    ["c", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch", "reference"))],
+)
 def test_what_lies_in_the_null_block_reaches_no_token(
     backend: str, trained: Callable[[str], Trained]
 ) -> None:

@@ -504,11 +504,16 @@ def test_a_device_that_fails_spoils_no_tier(
     "options",
     [
         {"policy": "priority", "max_num_batched_tokens": 7},
-        {"scheduler": "prefill_first"},
-        {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
         {"speculative": "ngram"},
-        {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
-        {"num_kv_blocks": 9, "watermark": 0.1},
+        *(
+            pytest.param(options, marks=pytest.mark.slow)
+            for options in (
+                {"scheduler": "prefill_first"},
+                {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
+                {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
+                {"num_kv_blocks": 9, "watermark": 0.1},
+            )
+        ),
     ],
     ids=lambda options: " ".join(map(str, options.values())),
 )

@@ -68,7 +68,8 @@ def check(backend: str, wanted: list[Any], **options: Any) -> LLM:
     return llm
 
 
-@pytest.mark.parametrize("backend", ["c", pytest.param("torch", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["c", "torch"])
 def test_a_traced_model_gives_the_tokens_of_the_eager_one(
     backend: str, wanted: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -93,6 +94,7 @@ def test_compiled_code_gives_the_tokens_of_the_eager_model(wanted: list[Any]) ->
     check("inductor", wanted)
 
 
+@pytest.mark.slow
 def test_engines_of_a_process_do_not_share_the_graphs_that_torch_keeps() -> None:
     with torch._dynamo.config.patch(recompile_limit=2):
         for _ in range(2):

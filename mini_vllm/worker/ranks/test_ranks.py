@@ -86,6 +86,7 @@ def rounded(places: Any) -> Any:
     ]
 
 
+@pytest.mark.slow
 def test_two_processes_give_what_one_gives(two: LLM) -> None:
     """Chunks, preemption, hits in the prefix cache, masks, penalties, log-probabilities."""
     one = LLM("tiny", **SIZES)

@@ -128,7 +128,10 @@ def check(steps: list[tuple[int, Counter[str]]]) -> None:
     ]
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=pytest.mark.slow if i % 8 else ()) for i, kind in enumerate(KINDS)],
+)
 def test_a_decode_step_waits_once_and_its_memory_does_not_grow(
     kind: str, llm: LLM, steps: list[tuple[int, Counter[str]]]
 ) -> None:
