@@ -12,6 +12,7 @@ import json
 import multiprocessing
 import os
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -25,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 
 from labkit.prove.inputs import Recorder, digest, project_files  # noqa: E402
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # FORK imports PyTorch before conftest.py could say so
+runpy.run_path(str(ROOT / "conftest.py"))  # its environment: FORK imports PyTorch and Triton before pytest
 LOCK = ROOT / "tools" / "long_tests.json"
 OLDEST_TRITON = ROOT / ".venv" / "triton-3.6"
 ON_OLDEST_TRITON = (

@@ -16,7 +16,7 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.groups import FullAttention, group_of
 from mini_vllm.step import LayerKVSpec
 
-MOST_TOKENS = 1 << 31
+MOST_TOKENS = (1 << 31) - 1  # of a range where Python is of 32 bits, as in a browser
 ENOUGH = 1.5  # where one kind has less than so many times the layers of another, one group has all
 
 
