@@ -110,10 +110,14 @@ class RunnerView:
             end += n
             if not needs_sample(request, len(known)):  # drafts behind them are no tokens yet
                 continue
-            num_samples = end - len(token_ids) + 1  # of its last token, and of its drafts
-            token_ids += drafts.get(request_id, ())[: num_samples - 1]
-            sample_req_ids += [request_id] * num_samples
-            sample_rows += range(end - num_samples, end)
+            if drafts and len(token_ids) < end:
+                first = len(token_ids) - 1  # the row of its last token; those of its drafts follow
+                token_ids += drafts[request_id][: end - first - 1]
+                sample_req_ids += [request_id] * (end - first)
+                sample_rows += range(first, end)
+            else:
+                sample_req_ids.append(request_id)
+                sample_rows.append(end - 1)
         for request_id, forks in output.sampling_along.items():
             row = sample_rows[sample_req_ids.index(request_id)]
             sample_req_ids += [fork.request_id for fork in forks]

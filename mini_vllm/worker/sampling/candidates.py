@@ -10,7 +10,7 @@ from mini_vllm.step import SamplingRow
 
 UNIT = 2**40  # of probability, as an integer: a sum of these is the same in any order
 SCORE_BITS = 31  # of a float32 whose sign is known
-MOST_DIGIT_BITS = 16
+DIGIT_BITS = 11
 
 
 class Limits(NamedTuple):
@@ -76,21 +76,21 @@ def keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
     tokens asks the device whether it was enough. Masses are integers, since the order of a sum of
     floats would be that of the threads.
     """
-    width = min(MOST_DIGIT_BITS, scores.shape[1].bit_length())
-    bits = scores.abs().view(torch.int32).long()
+    bits = scores.abs().view(torch.int32)
     mass = (scores.softmax(-1) * UNIT).long()
     wanted = (top_p * UNIT).ceil().long().clamp_(min=1).minimum(mass.sum(-1, keepdim=True))
-    edge, weighed = torch.zeros_like(wanted), mass
-    for end in range(SCORE_BITS, 0, -width):
-        shift = max(end - width, 0)
-        digit = bits >> shift & (1 << width) - 1
-        sums = mass.new_zeros(len(mass), 1 << width).scatter_add_(1, digit, weighed)
+    edge, weighed = torch.zeros_like(wanted, dtype=torch.int32), mass
+    num_digits = 1 << DIGIT_BITS
+    for end in range(SCORE_BITS, 0, -DIGIT_BITS):
+        shift = max(end - DIGIT_BITS, 0)
+        digit = (bits >> shift & num_digits - 1).long()
+        sums = mass.new_zeros(len(mass), num_digits).scatter_add_(1, digit, weighed)
         reached = sums.cumsum(-1)
-        value = (reached < wanted).sum(-1, keepdim=True).clamp_(max=(1 << width) - 1)
+        value = torch.searchsorted(reached, wanted).clamp_(max=num_digits - 1)
         wanted = wanted - (reached.gather(1, value) - sums.gather(1, value))
-        edge = edge | value << shift
+        edge = edge | (value << shift).int()
         is_near = bits >> shift == edge >> shift
-        weighed = mass * is_near
+        weighed = torch.where(is_near, mass, 0)
     # equals of the edge, in the order of ids, until what is wanted of them is there
     kept = is_near & (weighed.cumsum(-1) - weighed < wanted)
     return kept | (bits < edge) | (top_p >= 1)
