@@ -262,8 +262,11 @@ def test_the_reference_is_whole_again_afterwards(lab: Lab) -> None:
 @pytest.mark.parametrize(
     "loop",
     [
-        "while True: pass",
-        "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
+        pytest.param("while True: pass", marks=pytest.mark.slow),
+        pytest.param(
+            "while True:\n            try:\n                x = 1\n            except Exception:\n                pass",
+            marks=pytest.mark.slow,
+        ),
         "while True:\n            try:\n                x = 1\n            except:\n                pass",
     ],
 )

@@ -105,9 +105,9 @@ def call(*arguments: str) -> Any:
     ("text", "answer"),
     [
         ("", {}),
-        ("x = 1", {}),
+        pytest.param("x = 1", {}, marks=pytest.mark.slow),
         ("x = 1\nx + 1", {"text": "2"}),
-        ("None", {}),
+        pytest.param("None", {}, marks=pytest.mark.slow),
         ("{'steps': [], 'name': 'n'}", {"trace": {"steps": [], "name": "n"}}),
         ("{'steps': {1}}", {"text": "{'steps': {1}}"}),
     ],

@@ -259,8 +259,7 @@ def steps_of(form: AssistantForm, pieces: list[str]) -> int:
     "form",
     [
         HERMES._replace(is_thinking=True),
-        FORCED,
-        *(pytest.param(form, marks=pytest.mark.slow) for form in (HERMES, LLAMA)),
+        *(pytest.param(form, marks=pytest.mark.slow) for form in (FORCED, HERMES, LLAMA)),
     ],
 )
 def test_steps_grow_with_the_text_and_no_faster(unit: str, form: AssistantForm) -> None:

@@ -377,7 +377,11 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), dict.fromkeys((owner, name) for owner, name, _ in REFUSED)
+    ("owner", "name"),
+    [
+        pytest.param(*each, marks=pytest.mark.slow if i % 3 else ())
+        for i, each in enumerate(dict.fromkeys((owner, name) for owner, name, _ in REFUSED))
+    ],
 )
 def test_a_parameter_of_the_wrong_kind_is_refused_by_name(owner: str, name: str) -> None:
     for each, which, value in REFUSED:

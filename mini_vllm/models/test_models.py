@@ -357,8 +357,9 @@ BACKENDS = (
 )
 
 
+@pytest.mark.slow
 @torch.inference_mode()
-@pytest.mark.parametrize("backend", ["torch", pytest.param("reference", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["torch", "reference"])
 def test_packed_prompts_give_the_logits_of_transformers(
     pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:

@@ -5,12 +5,14 @@ machine.
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import uvicorn
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.frontend import chat_template
 from mini_vllm.observe.server_log import ThroughputLog
 from mini_vllm.serving.app import Server
 from mini_vllm.serving.async_engine import AsyncEngine
@@ -117,6 +119,18 @@ def silent() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ThroughputLog, "INTERVAL", 1e6)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_reader_of_templates() -> Iterator[None]:
+    """Servers share the processes that render conversations: each would start one of its own."""
+    limits = chat_template.MAX_SECONDS, chat_template.MAX_MEMORY_BYTES
+    pool = chat_template.ProcessPool(lambda: chat_template.TemplateProcess(*limits))
+    shared = SimpleNamespace(one=pool.one, close=lambda: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chat_template, "ProcessPool", lambda make: shared)
+        yield
+    pool.close()
 
 
 @pytest.fixture
