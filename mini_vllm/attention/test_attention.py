@@ -44,6 +44,10 @@ BACKENDS = tuple(
     if TRITON or not name.startswith("triton")
 )
 
+BY_DAY = tuple(
+    pytest.param(name, marks=pytest.mark.slow) if name in TRITON else name for name in BACKENDS
+)  # where the interpreter would take most of the time
+
 
 @dataclass
 class Batch:
@@ -248,7 +252,7 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
     assert_close(output, expected, [values for _, values in batch.histories])
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_a_request_gets_the_same_result_alone_and_in_a_batch(name: str) -> None:
     batch = make_batch([(20, 1), (0, 9), (15, 3), (0, 1)]).to(device_of(name))
     lens = batch.metadata.query_lens_cpu.tolist()
@@ -290,7 +294,7 @@ def test_a_query_has_the_same_bits_in_every_chunk(
         assert torch.equal(part(first, n), whole[first : first + n]), (first, n)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_keys_of_a_request_are_visible_to_another_in_the_same_step(name: str) -> None:
     """Two requests share a block that the first one computes in this step: a prefix hit on a
     promise.
@@ -348,7 +352,7 @@ def test_trap_39_padding_writes_nothing_and_attends_to_nothing(name: str) -> Non
         assert torch.equal(before, after)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_trap_40_a_row_of_a_request_without_tokens_is_zero_and_harms_nobody(name: str) -> None:
     """A padded row may also come as a request of one query and no keys: the softmax of nothing is
     NaN, and 0 here.
@@ -428,7 +432,7 @@ def test_rotation_before_the_write_is_that_of_the_torch_form(name: str) -> None:
     torch.testing.assert_close(fused.value_cache, plain.value_cache, atol=0, rtol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", BY_DAY)
 def test_a_step_is_planned_once_for_layers_that_are_alike(name: str) -> None:
     """Three layers, the second with a window: two plans, made before the first layer runs; each
     layer has its own.

@@ -383,6 +383,7 @@ def resident_bytes() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scheduler",
     [pytest.param(name, marks=() if name == "v1" else pytest.mark.slow) for name in SCHEDULERS],

@@ -331,6 +331,7 @@ def test_an_answer_tells_the_ids_of_its_tokens(live: LiveServer, stream: bool) -
         assert "token_ids" not in json.dumps(answers(live, path, body, stream))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_tells_what_has_stopped_it(live: LiveServer, stream: bool) -> None:
     last = json.loads(post(live, {"prompt": "A KV block"}, "/tokenize")[2])["tokens"][-1]

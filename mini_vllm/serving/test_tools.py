@@ -164,6 +164,7 @@ def test_a_forced_call_is_valid_streamed_and_whole(
     assert streamed(client, **options) == (content, calls, reason)
 
 
+@pytest.mark.slow
 def test_a_forced_call_closes_where_a_small_model_would_go_on(client: openai.OpenAI) -> None:
     place = {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}
     options = {"tools": [a_tool("weather", place)], "tool_choice": "required", "max_tokens": 90}
@@ -232,6 +233,7 @@ def test_several_calls_may_be_required_and_a_cut_one_is_no_content(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("choice", ["required", named("draw")], ids=str)
 def test_half_a_call_is_no_reason_to_call(
     client: openai.OpenAI, terse: dict[str, int], choice: Any
@@ -244,6 +246,7 @@ def test_half_a_call_is_no_reason_to_call(
     assert streamed(client, **options) == (content, calls, reason)
 
 
+@pytest.mark.slow
 def test_logprobs_are_of_the_text_that_was_written(client: openai.OpenAI) -> None:
     """Whatever became of it: content, calls, or a part that a stop string has cut."""
     said = "Sure. " + call_of("plot", '{"x": 1, "y": true}')
