@@ -277,8 +277,13 @@ def test_a_query_has_the_same_bits_in_every_chunk(
     group_size: int, head_dim: int, window: int | None, dtype: torch.dtype
 ) -> None:
     """With batch_invariant, also behind 512 keys, where a decode is split otherwise."""
-    backend = get_backend("c", CPU, dtype, batch_invariant=True)
     batch = make_batch([(0, 600)], group_size=group_size, head_dim=head_dim, dtype=dtype)
+    assert_same_bits_in_every_chunk(batch, window)
+
+
+def assert_same_bits_in_every_chunk(batch: Batch, window: int | None) -> None:
+    """batch: of one request of 600 tokens, all of them new."""
+    backend = get_backend("c", CPU, batch.query.dtype, batch_invariant=True)
     whole = batch.run(backend, window)
     (request,), pages = batch.requests, (batch.key_cache, batch.value_cache)
     spec = replace(batch.spec, sliding_window=window)

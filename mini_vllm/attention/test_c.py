@@ -21,6 +21,7 @@ from mini_vllm.attention.test_attention import (
     CPU,
     NEEDS_C,
     assert_close,
+    assert_same_bits_in_every_chunk,
     dense_attention,
     make_batch,
 )
@@ -300,15 +301,17 @@ def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(
 @pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="the names of the processors are those of x86"
 )
-@pytest.mark.parametrize("machine", ["x86-64", "haswell"])
+@pytest.mark.parametrize("machine", ["x86-64", "haswell", "znver2"])
 def test_vectors_of_other_widths_compute_the_same(
     machine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processors without AVX-512, and without AVX."""
-    if machine == "haswell" and "avx2" not in Path("/proc/cpuinfo").read_text():
+    """Processors without AVX-512, and without AVX; and code that is tuned for AMD's."""
+    if machine != "x86-64" and "avx2" not in Path("/proc/cpuinfo").read_text():
         pytest.skip("this processor has no AVX2")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    flags = tuple(flag.replace("native", machine) for flag in c_compiler.FLAGS)
+    march = f"-march={'haswell' if machine == 'znver2' else machine}"
+    flags = tuple(march if flag == "-march=native" else flag for flag in c_compiler.FLAGS)
+    flags = (*flags, f"-mtune={machine.replace('x86-64', 'generic')}")
     monkeypatch.setattr(c_compiler, "FLAGS", flags)
     libraries = {
         dtype: load_library(c_backend.SOURCE, f"DTYPE={name}")
@@ -324,6 +327,9 @@ def test_vectors_of_other_widths_compute_the_same(
                     dense_attention(batch, 99),
                     [v for _, v in batch.histories],
                 )
+        for head_dim, group_size in ((8, 2), (32, 4), (64, 8)):
+            batch = make_batch([(0, 600)], head_dim=head_dim, group_size=group_size, dtype=dtype)
+            assert_same_bits_in_every_chunk(batch, 50)
 
 
 def test_the_rung_is_for_a_cpu() -> None:
