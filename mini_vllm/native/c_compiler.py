@@ -28,7 +28,10 @@ from mini_vllm.errors import shown
 
 logger = logging.getLogger("mini_vllm")
 
-FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding")
+# The last one: GCC, tuned for AMD's Zen and a few others, makes a product and a sum one operation in
+# some loops and two in others, by how often it unrolled them. Then a sum of the same numbers has
+# other bits in a batch of another size.
+FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding", "--param=avoid-fma-max-bits=0")
 # No library is named to the linker: what is missing is found in the process, and so OpenMP is the
 # one that torch has brought. Two of them would have two sets of threads, each waiting for work on
 # the cores that the other one needs.
