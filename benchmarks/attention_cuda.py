@@ -6,7 +6,8 @@ Each figure stands beside what the same GPU does at best, measured in the same r
 queries and output) as a share of a copy's bandwidth, operations as a share of a large matrix product's rate. Beside it
 stand three peers, and a ratio is their time over ours: torch's scaled_dot_product_attention (flash) over keys and
 values that lie contiguous and never were paged; the same after a gather of the pages, which is what paging costs a
-program without a paged kernel; flex_attention, compiled, contiguous. device.py says how the clock works. A result that
+program without a paged kernel; flex_attention, compiled, contiguous. The rungs flashinfer and cutedsl stand beside them
+where their packages are. device.py says how the clock works. A result that
 is wrong gets no time: all are held against float32 on a few rows, and against each other on every row.
 """
 
@@ -35,6 +36,8 @@ from mini_vllm.attention import AttentionBackend, AttentionMetadata, AttentionSp
 MEMORY_SHARE = 0.4  # of what is free, for K and V; the peers hold them once or twice more
 FLEX_SECONDS = 120.0  # flex_attention compiles again for every shape
 SDPA, GATHERED, FLEX = "SDPA", "SDPA + gather", "flex"
+RUNGS = ("flashinfer", "cutedsl")  # of ours, that stand on a package of their own
+PEERS = (SDPA, GATHERED, FLEX, *RUNGS)
 WRONG = -1.0
 
 
@@ -352,6 +355,8 @@ class Bench:
             SDPA: lambda: peer(lambda: run_sdpa(batch, contiguous)),
             GATHERED: lambda: peer(lambda: run_sdpa(batch, batch.gather())),
         }
+        for name in RUNGS:
+            peers[name] = partial(self.time_rung, name, batch, peer)
         if case.name in self.scale.flex and self.flex_seconds > 0:
             peers[FLEX] = lambda: self.time_flex(batch, contiguous, peer)
         for name, measure in peers.items():
@@ -359,6 +364,15 @@ class Bench:
             if seconds is not None:
                 row.peers[name] = seconds
         return row
+
+    def time_rung(self, name: str, batch: Batch, peer: Callable[[Callable[[], list[Tensor]]], float]) -> float:
+        backend = get_backend(name, self.device.torch, DTYPE)
+        backend.check([batch.spec])
+        lengths = [query.shape[0] * query.shape[1] for query in batch.queries()]
+        shapes = [query.shape for query in batch.queries()]
+        return peer(lambda: [
+            part.view(shape) for part, shape in zip(batch.attend(backend).split(lengths), shapes, strict=True)
+        ])  # fmt: skip
 
     def time_flex(
         self,
@@ -430,7 +444,7 @@ class Bench:
 def peer_cells(row: Row) -> list[str]:
     """Their time over ours; n/a for a peer that did not run, WRONG where theirs is."""
     cells = []
-    for name in (SDPA, GATHERED, FLEX):
+    for name in PEERS:
         seconds = row.peers.get(name)
         is_ratio = seconds is not None and seconds != WRONG and row.is_right
         cells.append(f"{seconds / row.seconds:.2f}" if is_ratio else "WRONG" if seconds == WRONG else "n/a")
@@ -463,8 +477,8 @@ def one_line(row: Row, yardsticks: Yardsticks) -> str:
 
 def case_table(rows: list[Row], yardsticks: Yardsticks) -> list[str]:
     lines = [
-        f"| batch | µs | GB/s | of the copy | TFLOP/s | of the matmul | {SDPA} | {GATHERED} | {FLEX} | targets |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| batch | µs | GB/s | of the copy | TFLOP/s | of the matmul | {' | '.join(PEERS)} | targets |",
+        "|---" * (7 + len(PEERS)) + "|",
     ]
     for row in rows:
         cells = [row.case.name, *figure_cells(row, yardsticks), *peer_cells(row), target_cell(row, yardsticks)]
@@ -559,7 +573,7 @@ def main(args: argparse.Namespace) -> None:
     """Measure, print as it goes, write the report."""
     start = time.perf_counter()
     device, scale, yardsticks = set_up(args)
-    print(f"last columns: the time of {SDPA}, {GATHERED} and {FLEX} over ours")
+    print(f"last columns: the time of {', '.join(PEERS)} over ours")
     bench = Bench(device, scale, args.block_size)
     rows = list(bench.measure_all(yardsticks))
     small = small_kernel_table(device, scale.layouts, scale.token_counts, args.block_size, yardsticks)

@@ -3,8 +3,8 @@
 #
 #     benchmarks/gpu.sh [tests] [attention] [engine] [graphs] [smoke]        default: all of them, about 30 minutes
 #
-#     tests      the kernels' tests, compiled
-#     attention  bench_attention.py --device cuda
+#     tests      the kernels' tests, compiled; those of the rungs flashinfer and cutedsl where their packages are
+#     attention  bench_attention.py --device cuda, with these rungs as columns
 #     engine     bench_engine.py --device cuda
 #     graphs     bench_graphs.py: each mode of recorded forwards, with and without one step ahead, at most 10 minutes
 #     smoke      mini-vllm doctor, and text from the bundled model on the GPU
@@ -44,7 +44,7 @@ run_part() {
         tests)
             check "tests" 560 "$PYTHON" -m pytest -q -p no:cacheprovider --durations=10 \
                 mini_vllm/attention/test_attention.py mini_vllm/attention/test_triton.py \
-                mini_vllm/attention/test_triton_engine.py -m "slow or not slow"
+                mini_vllm/attention/test_triton_engine.py mini_vllm/attention/libraries -m "slow or not slow"
             ;;
         attention)
             check "attention" 560 "$PYTHON" benchmarks/bench_attention.py --device cuda --results "$RESULTS"

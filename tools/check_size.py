@@ -38,6 +38,7 @@ MAX_TOKENS = {
     "parallel": 3_500,
     "worker/sampling": 4_150,
     "attention": 12_930,
+    "attention/libraries": 4_500,
     "native": 1_150,
     "models": 13_550,
     "models/moe": 3_500,

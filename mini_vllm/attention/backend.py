@@ -41,6 +41,11 @@ class AttentionBackend(ABC):
     # cut a decode as a prompt is cut, so that a query has the same sums in both
     batch_invariant: bool = False
 
+    def check(self, specs: Sequence[AttentionSpec]) -> None:  # noqa: B027 most refuse nothing
+        """Called once, before there is a cache. Errors: InvalidParameterError for layers that this
+        rung has no kernel for.
+        """
+
     @abstractmethod
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
         """All that the host has to do for the layers of this spec in this step, uploads included.

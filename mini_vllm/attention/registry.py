@@ -1,15 +1,14 @@
 """Which rung of the attention ladder runs here: by name, or the fastest for a device."""
 
-import os
 from collections.abc import Mapping
-from importlib.metadata import version
-from importlib.util import find_spec
 from pkgutil import resolve_name
+from typing import NamedTuple
 
 import torch
 
 from mini_vllm.attention import c_backend
 from mini_vllm.attention.backend import AttentionBackend
+from mini_vllm.attention.libraries import needs
 from mini_vllm.errors import InvalidParameterError, shown
 
 # By name: module and class, imported when it is chosen. From the first rung to the fastest.
@@ -19,12 +18,39 @@ BACKENDS: Mapping[str, str] = {
     "c": "mini_vllm.attention.c_backend:CBackend",
     "triton-simple": "mini_vllm.attention.triton_simple:SimpleTritonBackend",
     "triton": "mini_vllm.attention.triton_backend:TritonBackend",
+    "flashinfer": "mini_vllm.attention.libraries.flashinfer_backend:FlashInferBackend",
+    "cutedsl": "mini_vllm.attention.libraries.cutedsl_backend:CuTeDSLBackend",
 }
+
+
+class Choice(NamedTuple):
+    """A rung that "auto" may take on devices of a type; "" is any. has_run: a run on such a device
+    is in benchmarks/results. Until then it is taken by its name only.
+    """
+
+    name: str
+    device: str
+    has_run: bool = True
+
+
+# What "auto" tries, in this order: the first that can run here.
+FALLBACK = (
+    Choice("cutedsl", "cuda", has_run=False),
+    Choice("flashinfer", "cuda", has_run=False),
+    Choice("triton", "cuda"),
+    Choice("c", "cpu"),
+    Choice("torch", ""),
+)
+
+
+def candidates(device: torch.device) -> list[str]:
+    """What "auto" tries on a device, in the order of FALLBACK."""
+    return [each.name for each in FALLBACK if each.has_run and device.type.startswith(each.device)]
 
 
 def fastest(device: torch.device) -> str:
     """The name of the fastest back end for a device; why_not() says whether it runs here."""
-    return "triton" if device.type == "cuda" else "c"
+    return candidates(device)[0]
 
 
 def get_backend(
@@ -34,8 +60,7 @@ def get_backend(
     *,
     batch_invariant: bool = False,
 ) -> AttentionBackend:
-    """The back end of that name; "auto" takes the fastest for the device, or "torch" where that one
-    cannot run.
+    """The back end of that name; "auto" takes the first of FALLBACK that can run here.
 
     dtype: of the queries and the cache that come first; kernels in C are built for it now, for
     another when it comes. batch_invariant: a query has the same bits in every batch and chunk.
@@ -45,7 +70,7 @@ def get_backend(
     checks. Errors: InvalidParameterError for an unknown name, and for one that cannot run here.
     """
     if name == "auto":
-        name = "torch" if why_not(fastest(device), device, dtype) else fastest(device)
+        name = next(each for each in candidates(device) if not why_not(each, device, dtype))
     if name not in BACKENDS:
         raise InvalidParameterError(
             f"attention backend {shown(name)} is not one of: auto, {', '.join(BACKENDS)}"
@@ -55,40 +80,17 @@ def get_backend(
             f"attention backend {shown(name)} cannot run on {device}: {reason}"
         )
     backend: AttentionBackend = resolve_name(BACKENDS[name])()
-    backend.debug = is_set("MINI_VLLM_DEBUG")
+    backend.debug = needs.is_set("MINI_VLLM_DEBUG")
     backend.batch_invariant = batch_invariant
     return backend
 
 
-def why_not(name: str, device: torch.device, dtype: torch.dtype = torch.float32) -> str | None:
+def why_not(name: str, device: torch.device, dtype: torch.dtype | None = None) -> str | None:
     """What keeps the back end of that name from running on the device; None when nothing does.
 
-    For "c" the kernels of the dtype are built if they have not been: a second or two, once for each
-    machine.
+    dtype: None if any will do. For "c" the kernels of the dtype are built if they have not been: a
+    second or two, once for each machine.
     """
     if name == "c":
-        return c_backend.why_not(device, dtype)
-    if not name.startswith("triton"):
-        return None
-    if find_spec("triton") is None:
-        return "Triton is not installed (it comes with the extra 'engine', on Linux)"
-    if not is_set("TRITON_INTERPRET"):
-        if device.type == "cuda":
-            return None
-        return (
-            "it needs a GPU; TRITON_INTERPRET=1 in the environment interprets its kernels instead"
-        )
-    triton, numpy = (
-        tuple(map(int, version(package).split(".")[:2])) for package in ("triton", "numpy")
-    )
-    if triton < (3, 7) and numpy >= (2, 4):
-        return (
-            f"the interpreter of Triton {version('triton')} needs a NumPy below 2.4, "
-            f"{version('numpy')} is installed"
-        )
-    return None
-
-
-def is_set(variable: str) -> bool:
-    """Whether a variable of the environment says yes; the spellings are Triton's."""
-    return os.environ.get(variable, "0").lower() in ("1", "true", "on", "yes", "y")
+        return c_backend.why_not(device, dtype or torch.float32)
+    return needs.why_not(name, device, dtype)

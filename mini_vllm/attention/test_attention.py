@@ -30,6 +30,7 @@ from mini_vllm.attention import (
     registry,
 )
 from mini_vllm.attention.backend import make_cache
+from mini_vllm.attention.libraries import needs
 from mini_vllm.attention.torch_backend import attend_chunk
 from mini_vllm.errors import InvalidParameterError
 
@@ -41,7 +42,7 @@ NEEDS_C = pytest.mark.skipif(bool(NO_C), reason=f"the rung c cannot run here: {N
 BACKENDS = tuple(
     pytest.param(name, marks=NEEDS_C) if name == "c" else name
     for name in registry.BACKENDS
-    if TRITON or not name.startswith("triton")
+    if name not in needs.PACKAGES and (TRITON or not name.startswith("triton"))
 )
 
 BY_DAY = tuple(
@@ -686,7 +687,7 @@ def test_triton_on_a_cpu_needs_the_interpreter(monkeypatch: pytest.MonkeyPatch) 
 def test_an_interpreter_that_numpy_outgrew_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     versions = {"triton": "3.6.0", "numpy": "2.4.6"}
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    monkeypatch.setattr(registry, "version", versions.__getitem__)
+    monkeypatch.setattr(needs, "version", versions.__getitem__)
     with pytest.raises(
         InvalidParameterError,
         match=r"interpreter of Triton 3.6.0 needs a NumPy below 2.4, 2.4.6 is",

@@ -42,11 +42,11 @@ class LocalExecutor(InProcessExecutor):
         """On a GPU steps are recorded, and decided one step ahead."""
         if pick_device(config.device).type == "cpu":
             return config
-        ahead, mode = config.async_scheduling, config.cudagraph_mode
+        ahead = config.async_scheduling
         return replace(
             config,
             async_scheduling=may_run_ahead if ahead is None else ahead,
-            cudagraph_mode=mode or "full_and_piecewise",
+            cudagraph_mode=config.cudagraph_mode or "full_and_piecewise",
         )
 
     def load(self) -> ModelInfo:
@@ -135,14 +135,10 @@ class LocalExecutor(InProcessExecutor):
 
     def __str__(self) -> str:
         name = fastest(self.device)
-        reason = (
-            why_not(name, self.device, self.dtype)
-            if self.config.attention_backend == "auto"
-            else None
-        )
+        reason = self.config.attention_backend == "auto" and why_not(name, self.device, self.dtype)
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
         kind = self.model.quantization
-        slow = why_slow(self.device) if kind == "int8" else None
+        slow = kind == "int8" and why_slow(self.device)
         weights = f", {kind} weights" if kind else ""
         weights += (
             f" (slow: {slow})"
