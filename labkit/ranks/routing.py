@@ -37,17 +37,24 @@ def route(
     return weights, experts
 
 
-def align(experts: Sequence[Sequence[int]], num_experts: int, block_size: int) -> Aligned:
-    """From the experts that each token has chosen. The number of blocks depends on the numbers T, k and E alone."""
-    chosen = [expert for row in experts for expert in row]
-    num_pairs, own = len(chosen), [[] for _ in range(num_experts)]  # type: tuple[int, list[list[int]]]
-    for pair, expert in enumerate(chosen):
-        own[expert].append(pair)
+def align(
+    experts: Sequence[Sequence[int]], num_experts: int, block_size: int, expert_map: Sequence[int] | None = None
+) -> Aligned:
+    """From the experts that each token has chosen. The number of blocks depends on the numbers T, k and E alone.
+
+    expert_map: by expert, its place among those of this rank, or NO_EXPERT; the blocks then have places.
+    """
+    own: list[list[int]] = [[] for _ in range(num_experts)]
+    num_pairs = 0
+    for row in experts:
+        for expert in row:
+            own[expert].append(num_pairs)
+            num_pairs += 1
     found = Aligned([], [])
     for expert, pairs in enumerate(own):
         num_blocks = -(-len(pairs) // block_size)
         found.pairs.extend(pairs + [num_pairs] * (num_blocks * block_size - len(pairs)))
-        found.experts.extend([expert] * num_blocks)
+        found.experts.extend([expert if expert_map is None else expert_map[expert]] * num_blocks)
     most = (num_pairs + min(num_pairs, num_experts) * (block_size - 1)) // block_size
     rest = most - len(found.experts)
     found.pairs.extend([num_pairs] * (rest * block_size))
