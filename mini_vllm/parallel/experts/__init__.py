@@ -1,0 +1,1 @@
+"""Expert parallelism: which rank holds which experts. Standard library only."""
