@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
-from mini_vllm.errors import SHARE, Params, Rule, integer, is_number, one_of
+from mini_vllm.errors import BOOL, SHARE, Params, Rule, integer, is_number, one_of
 from mini_vllm.offload.cost import PreemptionCost
 from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
@@ -45,6 +45,9 @@ RULES: Mapping[str, Rule] = {
     "tool_call_parser": one_of(TOOL_CALL_PARSERS),
     "reasoning_parser": one_of(("auto", "think", "none")),
     "attention_backend": NAME,
+    "async_scheduling": BOOL.or_none(),
+    "expert_loads": NAME.or_none(),
+    "num_redundant_experts": integer(0, MOST),
     "num_kv_blocks": integer(2, MOST).or_none(),
     **dict.fromkeys(
         "kv_cache_memory_bytes kv_offload_bytes kv_offload_disk_bytes".split(),
@@ -87,6 +90,14 @@ class EngineConfig(Params):
     """ "auto" (cuda if there is one), "cpu", "cuda" or "cuda:1"."""
     tensor_parallel_size: int = 1
     """Processes, of which each holds a part of every layer."""
+    enable_expert_parallel: bool = False
+    """Give each of these processes some of the experts whole, in place of a part of every one."""
+    expert_loads: str | None = None
+    """A file with the tokens that each expert got. The experts are placed by it, and at its end the
+    engine writes it; None: the experts are spread evenly.
+    """
+    num_redundant_experts: int = 0
+    """Copies of the experts that get most tokens, over all processes, in each layer."""
     dtype: str = "auto"
     """ "auto" is the checkpoint's own."""
     quantization: str | None = None
@@ -203,16 +214,18 @@ class EngineConfig(Params):
 
     def __post_init__(self) -> None:
         self.normalise()
-        for name in ("model", "kv_offload_path"):
+        for name in "model kv_offload_path expert_loads".split():
             if isinstance(path := getattr(self, name), os.PathLike):
-                object.__setattr__(self, name, os.fspath(path))
+                self.store({name: os.fspath(path)})
         self.check(RULES)
-        for field in fields(self):
-            if field.type in (bool, bool | None):
-                value = getattr(self, field.name)
-                self.require(
-                    field.name, isinstance(value, bool) or value is field.default, "True or False"
-                )
+        self.check({field.name: BOOL for field in fields(self) if field.type is bool})
+        self.require(
+            "enable_expert_parallel",
+            self.tensor_parallel_size > 1
+            if self.enable_expert_parallel
+            else not (self.expert_loads or self.num_redundant_experts),
+            "False with tensor_parallel_size 1, and True for expert_loads or num_redundant_experts",
+        )
         self.check({"prompt_lookup_max": integer(self.prompt_lookup_min, MOST)})
         needs_model = self.speculative == "draft_model"
         if needs_model and self.draft_model is None and self.model == "tiny":

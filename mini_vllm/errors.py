@@ -21,9 +21,10 @@ def shown(value: object, limit: int = 200) -> str:
     sent.
     """
     short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
-    # more would be cut
-    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
+    for name in vars(short):
+        if name.startswith("max"):
+            setattr(short, name, limit)  # more would be cut
+    short.maxlevel = 2
     try:
         text = (
             repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
@@ -222,6 +223,7 @@ def one_of(choices: Collection[str | None]) -> Rule:
     )
 
 
+BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
 SHARE = Rule(lambda value: is_number(value, 0, 1) and value > 0, "in (0, 1]")
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from mini_vllm.errors import (
+    BOOL,
     SHARE,
     InvalidParameterError,
     Params,
@@ -68,8 +69,9 @@ class StructuredOutputs(Params):
         )
         self.require("choice", choices is None or texts, "a list of texts, none of them empty")
         self.require("json_object", isinstance(self.json_object, bool | None), "True")
-        closes = self.closes in (False, "json" in given[0])
-        self.require("closes", closes, "False, or True with JSON")
+        self.require(
+            "closes", self.closes in (False, "json" in given[0]), "False, or True with JSON"
+        )
 
     def _given(self) -> list[str]:
         return [
@@ -220,6 +222,11 @@ class SamplingParams(Params):
         )
 
 
+def is_token_id(value: object) -> bool:
+    """Whether it is one of some vocabulary."""
+    return is_int(value, 0)
+
+
 def is_bias(pair: Sequence[Any]) -> bool:
     """Whether pair is a token id and what is added to its logit."""
     return len(pair) == 2 and is_int(pair[0], 0) and is_number(pair[1], -100, 100)
@@ -235,7 +242,6 @@ def tuple_of(holds: Callable[[Any], bool], allowed: str, low: int, high: float) 
     )
 
 
-BOOL = Rule(lambda value: isinstance(value, bool), "True or False")
 PENALTY = Rule(lambda value: is_number(value, -2, 2), "in [-2, 2]")
 
 
@@ -260,9 +266,7 @@ RULES: Mapping[str, Rule] = {
         0,
         SamplingParams.MAX_STOP,
     ),
-    "stop_token_ids": tuple_of(
-        lambda i: is_int(i, 0), "at most 1024 token ids of at least 0", 0, 1024
-    ),
+    "stop_token_ids": tuple_of(is_token_id, "at most 1024 token ids of at least 0", 0, 1024),
     "ignore_eos": BOOL,
     "skip_special_tokens": BOOL,
     "presence_penalty": PENALTY,
@@ -275,13 +279,11 @@ RULES: Mapping[str, Rule] = {
         SamplingParams.MAX_BIASES,
     ),
     "allowed_token_ids": tuple_of(
-        lambda i: is_int(i, 0), "token ids of at least 0, at least one of them", 1, math.inf
+        is_token_id, "token ids of at least 0, at least one of them", 1, math.inf
     ).or_none(),
     "include_stop_str_in_output": BOOL,
     "bad_token_ids": tuple_of(
-        lambda word: (
-            isinstance(word, tuple) and bool(word) and all(is_int(each, 0) for each in word)
-        ),
+        lambda word: isinstance(word, tuple) and bool(word) and all(map(is_token_id, word)),
         "tuples of token ids, none of them empty",
         0,
         math.inf,
@@ -314,8 +316,4 @@ def as_pairs(bias: object) -> object:
     ):
         return given
     pairs = [tuple(map(plain, pair)) for pair in given]
-    return (
-        tuple(sorted(pairs))
-        if all(len(pair) == 2 and is_int(pair[0], 0) for pair in pairs)
-        else tuple(pairs)
-    )
+    return tuple(sorted(pairs) if all(map(is_bias, pairs)) else pairs)

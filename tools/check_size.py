@@ -36,7 +36,7 @@ MAX_TOKENS = {
     "worker/tiers": 2_150,
     "worker/ranks": 2_500,
     "parallel": 3_500,
-    "parallel/experts": 1_000,
+    "parallel/experts": 1_350,
     "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,

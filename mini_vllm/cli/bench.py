@@ -58,12 +58,8 @@ def bench(
         # warm-up, in batches of the same size
         run(engine, prompts, replace(params, max_tokens=min(output_len, 2)))
         runs = [run(engine, prompts, params) for _ in range(iterations)]
-    num_blocks = engine.scheduler.kv_cache_manager.num_blocks
-    show(
-        {"model": config.model, "iterations": iterations, "num_kv_blocks": num_blocks},
-        runs,
-        as_json,
-    )
+    about = {"model": config.model, "iterations": iterations}
+    show(about | {"num_kv_blocks": engine.kv_cache_plan.num_blocks}, runs, as_json)
 
 
 def show(about: dict[str, Any], runs: list[dict[str, float]], as_json: bool) -> None:

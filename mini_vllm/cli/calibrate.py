@@ -137,7 +137,8 @@ def fit_runs(
     }
     model = StepTimeModel(coefficients, about)
     errors = relative_errors(model, *zip(*held_out, strict=True))
-    scheduler, kv = engine.scheduler, engine.scheduler.kv_cache_manager
+    scheduler = engine.scheduler
+    kv = scheduler.kv_cache_manager
     limits = ("max_model_len", "max_num_seqs", "max_num_batched_tokens")
     engine_config = {"num_blocks": kv.num_blocks, "block_size": kv.block_size}
     engine_config |= {name: getattr(scheduler, name) for name in limits}

@@ -48,9 +48,7 @@ def chat(
             check_text("the line", line)
             text, figures, _ = answer(llm, asked, params)
         except (InvalidParameterError, PromptTooLongError, RequestFailedError) as error:
-            hint = (
-                "; /new starts a new conversation" if isinstance(error, PromptTooLongError) else ""
-            )
+            hint = "; /new starts a new conversation" * isinstance(error, PromptTooLongError)
             notes.print(f"{legible(str(error))}{hint}", style="red", markup=False)
             continue
         notes.print(figures, style="dim")

@@ -30,6 +30,9 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "model": "'tiny' (bundled), a folder, or a name on the Hugging Face hub.",
     "device": "auto, cpu, cuda or cuda:N.",
     "tensor_parallel_size": "Processes, of which each holds a part of every layer.",
+    "enable_expert_parallel": "Give each of them some of the experts whole.",
+    "expert_loads": "A file of what each expert got: read at the start, written at the end.",
+    "num_redundant_experts": "Copies of the busiest experts, over all processes.",
     "dtype": "auto (the checkpoint's own), float32, bfloat16 or float16.",
     "quantization": "int8: weights of linear layers in eight bits, quantised at load.",
     "block_size": "Tokens per KV block.",
@@ -72,7 +75,7 @@ SAMPLING_OPTIONS = {  # fields of SamplingParams; by default what the checkpoint
     "min_p": "Drop tokens below this share of the likeliest one's probability.",
 }
 # options that are text, and may name a file in any encoding
-PATHS = "model draft_model calibration kv_offload_path".split()
+PATHS = "model draft_model calibration kv_offload_path expert_loads".split()
 KEY_VARIABLES = ["MINI_VLLM_API_KEY", "VLLM_API_KEY"]  # of the environment, which `ps` hides
 MAX_PROMPT_BYTES = 4 << 20  # of a prompt or a line from stdin
 
@@ -182,7 +185,7 @@ def _options_of(group: type) -> list[Parameter]:
 
 
 def _option(name: str, kind: Any, default: Any, text: str, group: str | None = None) -> Parameter:
-    flag = "--" + name.replace("enable_", "no_").replace("_", "-")
+    flag = "--" + name.replace("enable_prefix", "no_prefix").replace("_", "-")
     if kind == bool | None or default is True:
         flag += "/--no" + flag[1:]
     made = option(default, text, flag, rich_help_panel=group)

@@ -153,9 +153,8 @@ def demo(
     title(screen, "Six questions at once")
     screen.print(
         "The bundled model has 2 M parameters and knows docs/glossary.md, nothing else. To make it "
-        "interesting, its KV "
-        f"cache has only {blocks - 1} blocks of {block_size} tokens, and a step computes at most "
-        f"{budget} tokens.\n"
+        f"interesting, its KV cache has only {blocks - 1} blocks of {block_size} tokens, and a "
+        f"step computes at most {budget} tokens.\n"
     )
     run = Demo(load_llm(config))
     screen.print()
@@ -217,14 +216,12 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
     num_steps = before.count("prefill") + before.count("hit")
     yield (
         f"Chunked prefill: {longest.request_id} had {num_tokens} prompt tokens to compute. The "
-        "budget spread them over "
-        f"{num_steps} steps, in which others could go on."
+        f"budget spread them over {num_steps} steps, in which others could go on."
     )
     luckiest = max(rows, key=lambda row: row.num_cached_tokens)
     yield (
         f"Prefix cache: {luckiest.request_id} found {luckiest.num_cached_tokens} of its "
-        f"{luckiest.num_prompt_tokens} "
-        "prompt tokens computed already, by requests that began with the same text."
+        f"{luckiest.num_prompt_tokens} prompt tokens, of requests that began with the same text."
         if luckiest.num_cached_tokens
         else "Prefix cache: no hit, so every request computed the shared system prompt itself."
     )
@@ -234,8 +231,8 @@ def notes(record: dict[str, Any]) -> Iterator[str]:
         back = next(i for i, mark in enumerate(row.marks) if i > left and mark != "waiting")
         yield (
             f"Preemption: in step {left} no block was free, and {row.request_id}, the last one "
-            "admitted, lost its own. "
-            f"It came back in step {back} and computed {row.num_recomputed_tokens} tokens again."
+            f"admitted, lost its own. In step {back} it came back, and {row.num_recomputed_tokens} "
+            "tokens were computed again."
         )
     if not victims:
         yield "Preemption: none, there were blocks for all requests. Try fewer with --blocks."

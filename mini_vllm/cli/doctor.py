@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from typing import Any
 
 import typer
 from rich.table import Table
@@ -27,13 +28,22 @@ Finding = tuple[Text, str, str, str]  # verdict, what was looked at, what was fo
 def doctor(
     model: str | None = option(None, "Say whether this model fits here, without loading it."),
     tensor_parallel_size: int = option(1, "With --model: cut among so many processes."),
+    enable_expert_parallel: bool = option(
+        False, "And its experts are spread.", "--enable-expert-parallel"
+    ),
 ) -> None:
     """Say what this machine can run, and test it.
 
     Exit status 1 if the bundled model does not answer here, 2 if no form of MODEL fits.
     """
     with busy("looking around"):
-        findings = list(examine() if model is None else examine_model(model, tensor_parallel_size))
+        findings = [
+            *(
+                examine()
+                if model is None
+                else examine_model(model, "auto", tensor_parallel_size, enable_expert_parallel)
+            )
+        ]
     table = Table.grid(padding=(0, 2))
     for finding in findings:
         table.add_row(*finding[:3], Text(finding[3], "bright_black"))
@@ -65,12 +75,14 @@ def examine() -> Iterator[Finding]:
     yield from examine_answer()
 
 
-def examine_model(model: str, size: int) -> Iterator[Finding]:
-    """The forms in which the weights may be held, and whether each fits."""
+def examine_model(*options: Any) -> Iterator[Finding]:
+    """The forms in which the weights may be held, and whether each fits. options: the first ones
+    of EngineConfig.
+    """
     from mini_vllm.config import EngineConfig
     from mini_vllm.worker.fit import forms_of
 
-    for form in forms_of(EngineConfig(model, tensor_parallel_size=size)):
+    for form in forms_of(EngineConfig(*options)):
         yield OK if form.fits else ABSENT, f"{form}", form.figures, ""
 
 

@@ -112,9 +112,7 @@ def report(error: BaseException, refusal: type[Exception], prefix: str) -> int:
                 f"{how_to_install(next(named, 'engine'))}"
             )
         case OSError():
-            where = (
-                f"cannot read or write {error.filename or 'a standard stream or a temporary file'}"
-            )
+            where = f"cannot read or write {error.filename or 'a stream or a temporary file'}"
             status, message = FAILED, f"{where}: {error.strerror or error}"
         case MemoryError():
             status, message = FAILED, "the memory of this machine does not suffice"

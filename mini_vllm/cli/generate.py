@@ -52,18 +52,13 @@ def generate(
     with busy(f"generating {len(prompts) * n} texts"):
         outputs = llm.generate(prompts, params, use_progress=False)
     if as_json:
-        typer.echo(
-            json.dumps(
-                [asdict(output) for output in outputs], ensure_ascii=False, indent=2, default=str
-            )
-        )
-        raise_error_of(outputs)
-        return
-    for prompt, output in zip(prompts, outputs, strict=True):
-        for choice in output.outputs:
-            which = f" (choice {choice.index})" if n > 1 else ""
-            typer.secho(f"> {prompt}{which}", bold=True)
-            typer.echo(f"{choice.text}\n")
+        typer.echo(json.dumps([*map(asdict, outputs)], ensure_ascii=False, indent=2, default=str))
+    else:
+        for prompt, output in zip(prompts, outputs, strict=True):
+            for choice in output.outputs:
+                which = f" (choice {choice.index})" if n > 1 else ""
+                typer.secho(f"> {prompt}{which}", bold=True)
+                typer.echo(f"{choice.text}\n")
     raise_error_of(outputs)
 
 

@@ -30,18 +30,12 @@ class Access:
     )
     api_key_file: Path | None = option(None, "A file of such keys, one in a line.", dir_okay=False)
     multi_tenant: Path | None = option(
-        None,
-        "A file of tenants: each has a key, its own cache, and a fair share.",
+        None, "A file of tenants: each has a key, its own cache, and a fair share."
     )
     allowed_origin: list[str] | None = option(
-        None,
-        "A page that may call from a browser, such as http://localhost:3000.",
+        None, "A page that may call from a browser, such as http://localhost:3000."
     )
-    strict: bool = option(
-        False,
-        "Refuse requests with fields that are not known here.",
-        "--strict",
-    )
+    strict: bool = option(False, "Refuse requests with fields that are not known here.", "--strict")
     no_access_log: bool = option(False, "Write no line for each answer.", "--no-access-log")
 
 
@@ -51,23 +45,17 @@ class Limits:
 
     max_queue: int = option(1024, "Most choices (of a tenant) that wait for a token.", min=1)
     queue_timeout: float | None = option(
-        None,
-        "Seconds to a first token or answer; by default no limit.",
-        min=0,
+        None, "Seconds to a first token or answer; by default no limit.", min=0
     )
     request_timeout: float | None = option(
         None, "Seconds that a request may take; by default no limit.", min=0
     )
     engine_timeout: float = option(
-        60,
-        "Seconds without a word of the engine, until it counts as stuck.",
-        min=1,
+        60, "Seconds without a word of the engine, until it counts as stuck.", min=1
     )
     shutdown_timeout: float = option(30, "Seconds for what is in flight at the end.", min=0)
     data_parallel_size: int = option(
-        1,
-        "Engines, each with the whole model; a request goes where its prefix is.",
-        min=1,
+        1, "Engines, each with the whole model; a request goes where its prefix is.", min=1
     )
 
 

@@ -38,17 +38,14 @@ from mini_vllm.simulator.step_time import StepTimeModel
 MAX_REQUESTS = 10_000_000
 ROUTING_HELP = (
     f"{', '.join(ROUTINGS)}. prefix_aware: to the replica with the longest cached prefix, if it is "
-    "more than "
-    f"{CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router does, when "
-    "the busiest has more "
-    f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} "
-    "times as many. A "
-    "replica that has served no request yet is used before a busy one."
+    f"more than {CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router "
+    f"does, when the busiest has more than {BALANCE_ABS_THRESHOLD} requests more than the idlest, "
+    f"and {BALANCE_REL_THRESHOLD:g} times as many. A replica that has served no request yet is "
+    "used before a busy one."
 )
 ACCEPTANCE_HELP = (
     "Simulate drafts, too, each right with this probability if those before it are: beside every "
-    "scheduler that is "
-    "named, or beside v1. To make drafts takes no time."
+    "scheduler that is named, or beside v1. To make drafts takes no time."
 )
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
@@ -210,8 +207,7 @@ def simulate(
     if plots:
         title = (
             f"{printable(engines.calibration)}, "
-            f"{model.about.get('kind', 'of unknown origin')} "
-            "step times"
+            f"{model.about.get('kind', 'of unknown origin')} step times"
         )
         plot_load(
             plots / "load.png",

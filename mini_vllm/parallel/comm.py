@@ -53,3 +53,8 @@ class GroupCommunicator(Communicator):
         gathered = x.new_empty(self.size, *x.shape)
         dist.all_gather([*gathered], x.contiguous())
         return gathered
+
+    def all_to_all(self, x: Tensor) -> Tensor:
+        received = torch.empty_like(x)
+        dist.all_to_all_single(received, x.contiguous())
+        return received

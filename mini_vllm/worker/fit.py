@@ -19,7 +19,7 @@ from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.linear import is_packed
 from mini_vllm.models.registry import META, load_model
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, layout_of
-from mini_vllm.parallel.shard import Shard
+from mini_vllm.parallel.experts.shard import shard_of
 from mini_vllm.step import LayerKVSpec, ModelInfo
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.memory import max_positions
@@ -126,7 +126,7 @@ class Target:
             self.hf_config,
             dtype=dtype,
             device=META,
-            shard=Shard(0, self.config.tensor_parallel_size),
+            shard=shard_of(self.config),
             quantization=quantization,
         )
 

@@ -18,22 +18,24 @@ class Aligned(NamedTuple):
 
 
 def align(chosen: Tensor, num_experts: int, block_size: int) -> Aligned:
-    """From the experts [T, k] that each token has chosen.
+    """From the experts [T, k] that each token has chosen; -1 is elsewhere, and in no block.
 
     P depends on the shape alone, so nothing waits for the device: each expert may waste a block.
     Source: vLLM's moe_align_block_size.
     """
     flat = chosen.flatten()
     num_pairs, device = len(flat), flat.device
+    most = (num_pairs + min(num_pairs, num_experts) * (block_size - 1)) // block_size
+    flat = flat.where(flat >= 0, num_experts)
     order = flat.argsort(stable=True)
-    counts = (flat[:, None] == torch.arange(num_experts, device=device)).sum(0)
+    counts = (flat[:, None] == torch.arange(num_experts + 1, device=device)).sum(0)
     num_blocks = (counts + block_size - 1) // block_size
     ends = num_blocks.cumsum(0)
     begins = (ends - num_blocks) * block_size  # where the pairs of each expert are put
+    begins[-1] = most * block_size  # behind all blocks
     rank = torch.arange(num_pairs, device=device) - (counts.cumsum(0) - counts)[flat[order]]
-    most = (num_pairs + min(num_pairs, num_experts) * (block_size - 1)) // block_size
-    pairs = torch.full((most * block_size,), num_pairs, device=device)
+    pairs = torch.full((most * block_size + num_pairs,), num_pairs, device=device)
     pairs[begins[flat[order]] + rank] = order
     block = torch.arange(most, device=device)
-    experts = torch.searchsorted(ends, block, right=True)
-    return Aligned(pairs, experts.where(block < ends[-1], -1))
+    experts = torch.searchsorted(ends[:-1], block, right=True)
+    return Aligned(pairs[: most * block_size], experts.where(block < ends[-2], -1))

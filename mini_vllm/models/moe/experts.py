@@ -9,7 +9,7 @@ They are apart, so that tokens can travel between prepare and finalise. The expe
 for all; "triton" is one kernel. vLLM: FusedMoEModularKernel (prepare, experts, finalize).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -21,16 +21,19 @@ from mini_vllm.models.layers.fused import on_gpu, silu_mul
 from mini_vllm.models.layers.linear import linear, load_weight
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.moe.align import align
+from mini_vllm.models.moe.expert_parallel import ExpertParallel
 from mini_vllm.models.moe.router import Router
 from mini_vllm.models.weights import WeightLoader
+from mini_vllm.parallel.experts.shard import ExpertShard
 
 ALIGNMENT = 16  # bytes, of which grouped_mm wants a row to be a multiple
 QWEN = ("gate_proj", "up_proj", "down_proj")
 
 
 class Pairs(NamedTuple):
-    """order [T * k] int64: numbers of pairs, t * k + j for choice j of token t, sorted by expert.
-    counts [num_experts] int64: of each expert's. top_k: choices of a token.
+    """order [T * k] int64: numbers of pairs, t * k + j for choice j of token t, sorted by expert;
+    those whose expert is elsewhere come last. counts [num_experts] int64: of each expert's. top_k:
+    choices of a token.
     """
 
     order: Tensor
@@ -39,10 +42,13 @@ class Pairs(NamedTuple):
 
 
 def prepare(chosen: Tensor, num_experts: int) -> Pairs:
-    """From the experts [T, k] that each token has chosen. Nothing waits for the device."""
+    """From the experts [T, k] that each token has chosen; -1 is elsewhere. Nothing waits for the
+    device.
+    """
     flat = chosen.flatten()
     counts = (flat[:, None] == torch.arange(num_experts, device=flat.device)).sum(0)
-    return Pairs(flat.argsort(stable=True), counts, chosen.shape[1])
+    order = flat.where(flat >= 0, num_experts).argsort(stable=True)
+    return Pairs(order, counts, chosen.shape[1])
 
 
 def finalise(outputs: Tensor, weights: Tensor) -> Tensor:
@@ -55,7 +61,7 @@ class FusedMoE(nn.Module):
     """The sum of the outputs of each token's experts, weighted by the router.
 
     names: of an expert's gate, up and down matrices in the checkpoint. A shard has its part of the
-    channels of every expert, and the ranks add up once, behind the sum. Errors:
+    channels of every expert, or all of some experts. The ranks add up once, behind the sum. Errors:
     UnsupportedModelError for weights that are stored quantised.
     """
 
@@ -72,18 +78,31 @@ class FusedMoE(nn.Module):
         self.router, self.communicator = router, loader.shard.communicator
         gate, up, down = names
         shape = intermediate_size, router.hidden_size
-        experts = [f"experts.{number}" for number in range(router.num_experts)]
+        cuts: tuple[int | None, int | None] = (0, 1)
+        self.spread: ExpertParallel | None = None
+        own: Sequence[int] = range(router.num_experts)
+        if isinstance(loader.shard, ExpertShard):
+            layer = int(loader.prefix.partition("layers.")[2].partition(".")[0])
+            device = router.weight.device
+            self.spread = ExpertParallel(loader.shard, layer, router.num_experts, device)
+            own, cuts = self.spread.own, (None, None)
+            for number in {*range(router.num_experts)} - {*own}:
+                leave(loader, f"experts.{number}", names, shape)
+        experts = [f"experts.{number}" for number in own]
         inputs = {f"{each}.{name}.weight": shape for each in experts for name in (gate, up)}
         outputs = {f"{each}.{down}.weight": shape[::-1] for each in experts}
-        self.gate_up = stack(loader, inputs, 0, router.num_experts)  # [E, 2 I, H]
-        self.down = stack(loader, outputs, 1, router.num_experts)  # [E, H, I]
+        self.gate_up = stack(loader, inputs, cuts[0], len(own))  # [E, 2 I, H]
+        self.down = stack(loader, outputs, cuts[1], len(own))  # [E, H, I]
 
     def forward(self, x: Tensor) -> Tensor:
         """[T, hidden_size] to the same shape."""
         weights, chosen = self.router(x)
-        run = RUNGS[self.pick_rung(x)]
-        outputs = run(x, chosen, self.gate_up, self.down)
-        return self.communicator.all_reduce(finalise(outputs, weights))
+        run, spread = RUNGS[self.pick_rung(x)], self.spread
+        if spread is None:
+            outputs = run(x, chosen, self.gate_up, self.down)
+            return self.communicator.all_reduce(finalise(outputs, weights))
+        outputs = run(x, spread.localise(chosen), self.gate_up, self.down)
+        return spread.combine(finalise(outputs, weights))
 
     def pick_rung(self, x: Tensor) -> str:
         """The fastest that can run."""
@@ -96,8 +115,16 @@ class FusedMoE(nn.Module):
         return "grouped_mm" if fits and hasattr(F, "grouped_mm") else "loop"
 
 
+def leave(
+    loader: WeightLoader, expert: str, names: tuple[str, str, str], shape: tuple[int, int]
+) -> None:
+    """An expert is another rank's: its tensors are in the checkpoint, and not a row is read."""
+    for name, each in zip(names, (shape, shape, shape[::-1]), strict=True):
+        loader.checkpoint.take(f"{loader.prefix}{expert}.{name}.weight", each, (slice(0),))
+
+
 def stack(
-    loader: WeightLoader, parts: Mapping[str, tuple[int, ...]], cut: int, num_experts: int
+    loader: WeightLoader, parts: Mapping[str, tuple[int, ...]], cut: int | None, num_experts: int
 ) -> nn.Parameter | nn.ModuleList:
     """The weights [num_experts, N, K] of all experts, or in eight bits a list of them."""
     if loader.quantization is None:
@@ -110,14 +137,16 @@ def stack(
     return nn.ModuleList(Int8Weight(values, scale) for values, scale in pairs)
 
 
-# --- the rungs: x [T, H], chosen [T, k], gate_up [E, 2 I, H], down [E, H, I] to [T * k, H] --------
+# --- the rungs: x [T, H], chosen [T, k], gate_up [E, 2 I, H], down [E, H, I] to [T * k, H], with 0
+#     for pairs whose expert is -1, elsewhere ------------------------------------------------------
 
 
 def run_loop(x: Tensor, chosen: Tensor, gate_up: Any, down: Any) -> Tensor:
     """One expert after the other. The host waits for the counts."""
     pairs = prepare(chosen, len(gate_up))
-    outputs = x.new_empty(chosen.numel(), x.shape[1])
-    for expert, own in enumerate(torch.split(pairs.order, pairs.counts.tolist())):
+    outputs = x.new_zeros(chosen.numel(), x.shape[1])
+    counts = pairs.counts.tolist()
+    for expert, own in enumerate(torch.split(pairs.order[: sum(counts)], counts)):
         if len(own):
             inner = silu_mul(linear(x[own // pairs.top_k], gate_up[expert]))
             outputs[own] = linear(inner, down[expert])
@@ -128,10 +157,10 @@ def run_grouped_mm(x: Tensor, chosen: Tensor, gate_up: Tensor, down: Tensor) -> 
     """Two products of groups of rows, by torch."""
     pairs = prepare(chosen, len(gate_up))
     ends = pairs.counts.cumsum(0).int()
-    rows = x[pairs.order // pairs.top_k]
-    inner = silu_mul(F.grouped_mm(rows, gate_up.mT, offs=ends))
-    outputs = x.new_empty(chosen.numel(), x.shape[1])
-    outputs[pairs.order] = F.grouped_mm(inner, down.mT, offs=ends)
+    own = pairs.order[: int(ends[-1])]
+    inner = silu_mul(F.grouped_mm(x[own // pairs.top_k], gate_up.mT, offs=ends))
+    outputs = x.new_zeros(chosen.numel(), x.shape[1])
+    outputs[own] = F.grouped_mm(inner, down.mT, offs=ends)
     return outputs
 
 

@@ -58,10 +58,11 @@ def grouped_product(
     x: Tensor, weight: Tensor, aligned: Aligned, num_pairs: int, top_k: int
 ) -> Tensor:
     """x [num_pairs / top_k, K] and weight [E, N, K] to [num_pairs, N]: pair p is row p // top_k
-    times the matrix of its expert, transposed. aligned: in blocks of BLOCK_SIZE.
+    times the matrix of its expert, transposed; 0 for a pair in no block. aligned: in blocks of
+    BLOCK_SIZE.
     """
     _, size_out, size_in = weight.shape
-    output = torch.empty(num_pairs, size_out, dtype=x.dtype, device=x.device)
+    output = torch.zeros(num_pairs, size_out, dtype=x.dtype, device=x.device)
     if num_pairs:
         grid = len(aligned.experts), triton.cdiv(size_out, COLUMNS)
         grouped_product_kernel[grid](

@@ -66,6 +66,7 @@ def place_experts(
         for rank in ranks[: copies[expert]]:
             own[rank].append(expert)
             totals[rank] += shares[expert]
+    own.sort(key=len, reverse=True)  # rank 0 has no less than any other rank
     return tuple(tuple(sorted(each)) for each in own)
 
 

@@ -3,6 +3,7 @@
 Source: vllm/v1/executor/multiproc_executor.py.
 """
 
+import logging
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -14,11 +15,11 @@ from typing import ClassVar
 import torch
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import ExecutorLostError, InvalidParameterError, shown
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.registry import META, load_model
+from mini_vllm.parallel.experts.shard import shard_of, write_loads
 from mini_vllm.parallel.group import RankGroup
-from mini_vllm.parallel.shard import Shard
 from mini_vllm.request import Request
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
 from mini_vllm.worker.device import pick_device
@@ -26,7 +27,9 @@ from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.feed import DraftedOutput
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory
-from mini_vllm.worker.ranks.process import rank_main
+from mini_vllm.worker.ranks.process import rank_main, spread_layers
+
+logger = logging.getLogger("mini_vllm")
 
 
 class MultiprocExecutor(Executor):
@@ -50,22 +53,31 @@ class MultiprocExecutor(Executor):
             config.require("device", device.index is None, f"'cuda' with {size} ranks")
             found = torch.cuda.device_count()
             config.require("tensor_parallel_size", size <= found, f"at most {found}, the GPUs here")
+        self._has_loads = False  # whether the ranks count what each expert gets
 
     def load(self) -> ModelInfo:
         """Start the ranks, which load their parts. What they cannot load is refused before."""
-        config, path = self.config, resolve_model(self.config.model)
-        load_model(
+        config, path, shard = self.config, resolve_model(self.config.model), shard_of(self.config)
+        outline = load_model(
             path,
             load_hf_config(path),
             dtype=torch.float32,
             device=META,
-            shard=Shard(0, config.tensor_parallel_size),
+            shard=shard,
             quantization=config.quantization,
+        )
+        has_experts = spread_layers(outline) != []
+        config.require(
+            "enable_expert_parallel",
+            has_experts == config.enable_expert_parallel,
+            f"False: {shown(config.model)} has no experts",
         )
         with tempfile.TemporaryDirectory() as folder:
             meeting, size = str(Path(folder, "meeting")), config.tensor_parallel_size
             num_threads = max(1, torch.get_num_threads() // size)
-            self.group = RankGroup(size, meeting, rank_main, config, self.local_cls, num_threads)
+            self.group = RankGroup(
+                size, meeting, rank_main, config, self.local_cls, shard, num_threads
+            )
             try:
                 info: ModelInfo = self.group.ask("load")[0]
                 self.group.ask("meet")
@@ -75,6 +87,7 @@ class MultiprocExecutor(Executor):
             finally:
                 self.group.unlink()
         self._name = str(self.group.ask("__str__")[0])
+        self._has_loads = has_experts
         return info
 
     def available_bytes(self) -> int:
@@ -108,8 +121,27 @@ class MultiprocExecutor(Executor):
     def synchronize(self) -> None:
         self.group.ask("synchronize")
 
+    def expert_loads(self) -> dict[int, list[int]]:
+        """By layer, by expert: how often a token has chosen it. {} without expert parallelism."""
+        return dict(self.group.ask("expert_loads")[0]) if self._has_loads else {}
+
     def shutdown(self) -> None:
-        self.group.close()
+        try:
+            self._save_loads()
+        finally:
+            self.group.close()
+
+    def _save_loads(self) -> None:
+        """Write down what the experts got, for the next start."""
+        file = self.config.expert_loads
+        if file is None or not self._has_loads or self.group.ended.poll():
+            return
+        try:
+            loads = self.expert_loads()
+            if any(map(any, loads.values())):
+                write_loads(Path(file), loads)
+        except (ExecutorLostError, OSError) as error:
+            logger.warning("expert_loads %s is not written: %s", shown(file), error)
 
     def propose(self, request: Request, num_tokens: int) -> Sequence[int]:
         """What rank 0 has drafted behind the request's last token."""

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from multiprocessing.connection import Connection
+from typing import Any
 
 import torch
+from torch import nn
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.parallel.comm import GroupCommunicator
@@ -22,15 +24,18 @@ def rank_main(
     pipe: Connection,
     config: EngineConfig,
     base: type[LocalExecutor],
+    shard: Shard,
     num_threads: int,
 ) -> None:
     """The process, from its first line to its last. num_threads: for its products."""
     torch.set_num_threads(num_threads)
-    serve(rank, make_executor(rank, config, base), pipe)
+    serve(rank, make_executor(rank, config, base, shard), pipe)
 
 
-def make_executor(rank: Rank, config: EngineConfig, base: type[LocalExecutor]) -> LocalExecutor:
-    """An executor of class `base` whose ranks add up."""
+def make_executor(
+    rank: Rank, config: EngineConfig, base: type[LocalExecutor], shard: Shard
+) -> LocalExecutor:
+    """An executor of class `base` whose ranks add up. shard: of rank 0."""
 
     class RankExecutor(base):  # type: ignore[misc, valid-type]
         runner_cls = RankRunner
@@ -38,6 +43,10 @@ def make_executor(rank: Rank, config: EngineConfig, base: type[LocalExecutor]) -
         def meet(self) -> None:
             """Wait for the other ranks."""
             communicator.meet()
+
+        def expert_loads(self) -> dict[int, list[int]]:
+            """By layer, by expert: the pairs of a token and a choice that it got."""
+            return {layer.layer: layer.loads.tolist() for layer in spread_layers(self.model)}
 
         def execute_and_wait(self, step: StepInput, lengths: Mapping[str, int]) -> StepOutput:
             """A step; with the drafts behind it, where the parent's scheduler asks for them.
@@ -58,5 +67,14 @@ def make_executor(rank: Rank, config: EngineConfig, base: type[LocalExecutor]) -
     if pick_device(config.device).type == "cuda":
         config = replace(config, device=f"cuda:{rank.rank}")
     communicator = GroupCommunicator(rank.rank, rank.size, rank.meeting, pick_device(config.device))
-    executor: LocalExecutor = RankExecutor(config, Shard(rank.rank, rank.size, communicator))
+    executor: LocalExecutor = RankExecutor(
+        config, replace(shard, rank=rank.rank, communicator=communicator)
+    )
     return executor
+
+
+def spread_layers(model: nn.Module) -> list[Any]:
+    """The parts of a model whose experts are spread over the ranks: ExpertParallel, which a model
+    without experts does not import.
+    """
+    return [each for each in model.modules() if hasattr(each, "expert_map")]

@@ -33,6 +33,8 @@ SIZES: dict[str, Any] = {
     "max_num_batched_tokens": 16,
     "max_model_len": 64,
 }
+SPREAD: dict[str, Any] = {"enable_expert_parallel": True}
+RANKED = ("enable_expert_parallel", "num_redundant_experts")  # options that one process has not
 GREEDY = SamplingParams(temperature=0, max_tokens=24, ignore_eos=True)
 PARAMS = [
     GREEDY,
@@ -109,6 +111,8 @@ def test_two_processes_give_what_one_gives(two: LLM) -> None:
         ({"tensor_parallel_size": 0}, "tensor_parallel_size must be an integer in"),
         ({"tensor_parallel_size": True}, "tensor_parallel_size must be an integer in"),
         ({"model": "no such model"}, "no such model"),
+        (SPREAD, "enable_expert_parallel must be False: 'tiny' has no experts, got True"),
+        ({"tensor_parallel_size": 1, **SPREAD}, "must be False with tensor_parallel_size 1"),
     ],
 )
 def test_what_ranks_cannot_do_is_refused_before_one_starts(
@@ -139,6 +143,10 @@ def test_memory_is_shared_among_the_ranks_of_one_machine(monkeypatch: pytest.Mon
         ("granite", 2, {"quantization": "int8"}),
         ("mixtral", 2, {}),
         ("qwen3-moe", 4, {"quantization": "int8"}),
+        ("mixtral", 2, SPREAD),
+        ("mixtral", 4, {**SPREAD, "num_redundant_experts": 3, "speculative": "ngram"}),
+        ("qwen3-moe", 4, {**SPREAD, "quantization": "int8"}),
+        ("qwen3-moe", 2, {**SPREAD, "preemption_mode": "swap", "async_scheduling": True}),
         ("tiny", 2, {"speculative": "draft_model"}),
         ("tiny", 2, {"speculative": "draft_model", "async_scheduling": True}),
     ],
@@ -154,7 +162,8 @@ def test_ranks_of_other_models_and_options_give_what_one_process_gives(
     params = [*PARAMS[:5], GREEDY]
     found = []
     for n in (1, size):
-        llm = LLM(model, tensor_parallel_size=n, **{**SIZES, **options})
+        given = SIZES | {name: options[name] for name in options if n > 1 or name not in RANKED}
+        llm = LLM(model, tensor_parallel_size=n, **given)
         found.append(answers(llm, prompts, params))
         assert llm.engine.scheduler.preempted_prefix_cache_stats.requests > 0
         if "draft_model" in options.values():
