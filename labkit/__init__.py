@@ -4,6 +4,7 @@
     testing/   what a lab's tests are made of: the words, random cases, worlds, an honest model
     kernels/   labs whose answer is a kernel: how one that leaves its arrays is caught
     steps/     the reference of labs of phase 07 whose part of the engine needs a GPU
+    ranks/     the reference of labs of phase 08, and ranks in one process that run on it
     waste.py   lab 01.6's part of the reference: how much of the KV memory holds tokens
     grade/     runs the tests on a learner's file, in a process of its own, and explains a red one
     compare/   two runs beside each other: a learner's and the reference's, ours and a recorded one

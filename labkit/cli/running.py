@@ -1,8 +1,8 @@
 """`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
 
 A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
-Phases 04, 05 and 07 ask what shows masks, a stream, drafts and a step ahead (labkit.cli.payoff and .step_times), and 01
-also times the kernel in C.
+Phases 04, 05, 07 and 08 ask what shows masks, a stream, drafts, a step ahead and ranks (labkit.cli.payoff, .step_times
+and .on_ranks), and 01 also times the kernel in C.
 Without torch the bundled model runs in NumPy.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from labkit.cli import payoff, step_times
+from labkit.cli import on_ranks, payoff, step_times
 from labkit.compare import behaviour
 from labkit.grade.runner import prepare, why_not_graded
 from labkit.grade.watchdog import LabHang, watchdog
@@ -21,6 +21,7 @@ from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, ph
 from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import part_of
 from labkit.labs.together import Reasons, by_reason, why_it_stopped
+from labkit.ranks.executor import TwoRanks
 from labkit.testing.words import LabFailure
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import check_text
@@ -49,6 +50,7 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "05.4": {"speculative": "ngram"},
     "05.5": {"speculative": "ngram"},
     "07": {"async_scheduling": True},
+    "08": {"executor_cls": TwoRanks},
 }
 
 
@@ -69,7 +71,7 @@ def run(phase: str, prompt: str | None, mine: str) -> int:
     if backend != "auto":
         print(f"Attention runs on the back end {backend}, which has them in it.")
     for name, value in options.items():
-        print(f"The engine has {name}={value!r}.")
+        print(f"The engine has {name}={value.__name__ if isinstance(value, type) else repr(value)}.")
     called: set[behaviour.Called] = set()
     try:
         with grafted(parts), behaviour.noting_calls(callable_in_python(parts), called), watchdog(SECONDS):
@@ -236,6 +238,8 @@ def run_model(out: Console, prompt: str | None, **options: Any) -> Mapping[str, 
         return payoff.speculation(out, make_llm, prompt, options)
     if "async_scheduling" in options:
         return step_times.one_step_ahead(out, make_llm, prompt, options)
+    if "executor_cls" in options:
+        return on_ranks.on_ranks(out, make_llm, prompt, options)
     llm = make_llm(**options)
     if "structured_outputs_backend" in options:
         return payoff.call_a_tool(out, llm, payoff.QUESTION if prompt is None else prompt)

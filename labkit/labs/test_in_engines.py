@@ -13,13 +13,16 @@ from labkit.labs.catalog import C_COMPILER, find_lab, labs
 from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import other_ways
 from labkit.labs.together import why_it_stopped
+from labkit.ranks.executor import FourRanks, TwoRanks
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.test_recovery import final
 from mini_vllm.engine.test_steps_in_flight import FeedingExecutor
+from mini_vllm.light.numpy_executor import NumpyExecutor
 from mini_vllm.params import SamplingParams, StructuredOutputs
 from mini_vllm.policies.tenants import TenantScheduler
 from mini_vllm.step import SampledToken, SamplingRow
+from mini_vllm.worker.executor import Executor
 
 pytest.importorskip("torch", reason="the runner's batch is of torch")
 
@@ -31,7 +34,7 @@ ALL = {  # the options of each engine, by the first lab or phase that has it
     **{
         name: options | ({"num_cpu_blocks": 12} if name in ("03.10", "03.11") else {})
         for name, options in ENGINES.items()
-        if options not in [each for other, each in ENGINES.items() if other < name]
+        if options not in [each for other, each in ENGINES.items() if other < name] and "executor_cls" not in options
     },
 }
 OF_A_MODEL = ("04", "05.3")  # the shadow reads no mask and no draft model
@@ -73,7 +76,8 @@ GRAFTABLE = [
     lab for lab in labs() if lab.slots and C_COMPILER not in lab.needs
 ]  # that of 01.9 has a process of its own
 EVERY = [(lab.id, name) for lab in GRAFTABLE for name in ("reference", *other_ways(lab))]
-ANSWERS = [(lab_id, name) for lab_id, name in EVERY if not find_lab(lab_id).needs]
+OF_RANKS = [(lab_id, name) for lab_id, name in EVERY if lab_id.startswith("08.")]
+ANSWERS = [each for each in EVERY if not find_lab(each[0]).needs and each not in OF_RANKS]
 NEED_V1S_QUEUE = {  # right answers of 03 that use more of a deque than tenants' queue has, or count on V1's victim
     ("03.2", "a_planner"),
     ("03.3", "a_new_queue"),
@@ -142,6 +146,23 @@ def test_a_right_answer_stands_under_a_model(lab_id: str, name: str, tmp_path: P
         expected = expected_of_the_model(engine, backend, n)
         with grafted([part]):
             assert outputs_of_the_model(ALL[engine] | {"attention_backend": backend}, n) == expected, engine
+
+
+@cache
+def outputs_on(executor_cls: type[Executor]) -> Any:
+    """The tokens of the bundled model, in NumPy."""
+    return outputs(LLMEngine(EngineConfig("tiny", **SIZES), executor_cls=executor_cls), num_requests=4)
+
+
+@pytest.mark.parametrize("executor_cls", [TwoRanks, pytest.param(FourRanks, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("lab_id", "name"),
+    [pytest.param(*each, marks=() if each == OF_RANKS[0] else pytest.mark.slow) for each in OF_RANKS],
+)
+def test_a_right_answer_stands_on_ranks(lab_id: str, name: str, executor_cls: type[Executor], tmp_path: Path) -> None:
+    expected = outputs_on(NumpyExecutor)
+    with grafted([part_of(lab_id, name, tmp_path)]):
+        assert outputs_on.__wrapped__(executor_cls) == expected
 
 
 def draw_a_mix(rng: random.Random) -> dict[str, str]:

@@ -185,7 +185,7 @@ def test_an_unwritten_scheduler_is_to_do(tmp_path: Path) -> None:
     assert {result.outcome for result in run_lab(lab, [solve(tmp_path, lab, source.render_stub(lab))])} == {TODO}
 
 
-PHASES = ("03", "04", "05", "07")
+PHASES = ("03", "04", "05", "07", "08")
 
 
 # --- lab run ----------------------------------------------------------------------------------------------------------
@@ -370,6 +370,18 @@ def test_lab_run_of_phase_07_shows_a_device_that_is_busy(run: Callable[..., str]
     assert "The tokens are the same.\nRequests were preempted 1 times." in said
     for name in ("_advance", "_target", "_preempt", "update_from_output"):
         assert f"{name} of 07.1" in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
+
+
+@pytest.mark.slow
+def test_lab_run_of_phase_08_runs_the_model_on_two_ranks(run: Callable[..., str]) -> None:
+    said = run(solved("08.1"), "08", prompt="What is a KV block?")
+    assert "Yours: 08.1.\n" in said
+    assert "The tokens are those of one process.\n" in said
+    assert len(set(re.findall(r"^rank \d +(\S+) +(\S+) +(\S+)$", said, re.M))) == 1
+    for name in ("column_shard", "merged_shard", "row_shard"):
+        assert f"{name} of 08.1" in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
+    bias_everywhere = seeded_bugs(find_lab("08.1"))["a_part_of_the_stack"].code
+    assert "WRONG: one process has other tokens." in run({"08.1": bias_everywhere}, "08", prompt="What is a KV block?")
 
 
 @pytest.mark.slow
