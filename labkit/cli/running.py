@@ -1,9 +1,9 @@
 """`lab run`: the six questions of `mini-vllm demo` on a learner's parts, in a pool that is tight.
 
 A phase runs on the scheduler of vLLM V1; what belongs to another one is left out, by name, unless its lab is named.
-Phases 04, 05, 07 and 08 ask what shows masks, a stream, drafts, a step ahead and ranks (labkit.cli.payoff, .step_times
-and .on_ranks), and 01 also times the kernel in C.
-Without torch the bundled model runs in NumPy.
+Phases 04 to 08 ask what shows masks, a stream, drafts, groups and tiers, a step ahead and ranks (labkit.cli.payoff,
+.memory, .step_times and .on_ranks), and 01 also times the kernel in C.
+Without torch the bundled model runs in NumPy, which has no groups, no tiers and no ranks.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,7 +12,7 @@ from typing import Any
 
 from rich.console import Console
 
-from labkit.cli import on_ranks, payoff, step_times
+from labkit.cli import memory, on_ranks, payoff, step_times
 from labkit.compare import behaviour
 from labkit.grade.runner import prepare, why_not_graded
 from labkit.grade.watchdog import LabHang, watchdog
@@ -49,6 +49,7 @@ ENGINES: dict[str, dict[str, Any]] = {  # labs and phases of another engine than
     "05.3": {"speculative": "draft_model", "draft_model": "tiny"},
     "05.4": {"speculative": "ngram"},
     "05.5": {"speculative": "ngram"},
+    "06": {"kv_offload_bytes": 1 << 22},
     "07": {"async_scheduling": True},
     "08": {"executor_cls": TwoRanks},
 }
@@ -236,6 +237,8 @@ def run_model(out: Console, prompt: str | None, **options: Any) -> Mapping[str, 
     """Answer with the bundled model, and show what the phase of these options is about; the trace of it."""
     if "speculative" in options:
         return payoff.speculation(out, make_llm, prompt, options)
+    if "kv_offload_bytes" in options:
+        return memory.groups_and_tiers(out, make_llm, prompt, options)
     if "async_scheduling" in options:
         return step_times.one_step_ahead(out, make_llm, prompt, options)
     if "executor_cls" in options:
@@ -257,7 +260,7 @@ def make_llm(**options: Any) -> Any:
     """The bundled model in a pool that is tight."""
     from mini_vllm import LLM
 
-    llm = LLM("tiny", device="cpu", dtype="float32", **SIZES | options)
+    llm = LLM(**{"model": "tiny", "device": "cpu", "dtype": "float32"} | SIZES | options)
     llm.engine.listeners.append(Bookkeeper(llm.engine.scheduler))
     return llm
 

@@ -257,6 +257,8 @@ def compare_calls(file: Path, name: str, mine: Any, reference: Any, *, is_method
 @contextmanager
 def grafted(parts: Sequence[Part]) -> Iterator[None]:
     """The reference with these parts in it; of two parts with the same slot the later one counts."""
+    for module in dict.fromkeys(module for part in parts for module in part.lab.modules):
+        importlib.import_module(module)  # later it would take a part's function along, and keep it
     with ExitStack() as undo:
         helpers: dict[tuple[tuple[str, str], str], dict[str, Any]] = {}  # of each class and name: by module
         for part in parts:
