@@ -45,6 +45,7 @@ MAX_TOKENS = {
     "models": 13_550,
     "models/moe": 3_500,
     "models/hybrid": 1_490,
+    "models/gpt_oss": 2_100,
     "offload": 7_560,
     "offload/tiers": 3_500,
     "offload/remote": 3_500,
@@ -81,6 +82,8 @@ NOT_A_MODEL = (
     "models/checkpoint.py",
     "models/layers/",
     "models/moe/",
+    "models/gpt_oss/experts.py",
+    "models/gpt_oss/mxfp4.py",
 )
 MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
 SHORT_FUNCTION = 40

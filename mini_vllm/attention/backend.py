@@ -7,7 +7,7 @@ is one new file and one name in registry.py.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from mini_vllm.attention.checks import check_cache, check_layer, check_slots, check_tables
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation, apply_rotary
+from mini_vllm.errors import InvalidParameterError
 
 StrideOrder = tuple[int, int, int, int]
 KVCache = tuple[Tensor, Tensor]  # of one layer: keys and values
@@ -36,15 +37,19 @@ class AttentionBackend(ABC):
     """
     cudagraph_support: ClassVar[str] = "NEVER"
     """What of it can be recorded and replayed, by name (AttentionCGSupport in worker/graphs)."""
+    supports_sinks: ClassVar[bool] = False
+    """Whether attend() looks at plan.spec.sinks (vLLM: AttentionBackend.supports_sink)."""
     # look at every slot and block id before it is used, which makes the host wait for the device
     debug: bool = False
     # cut a decode as a prompt is cut, so that a query has the same sums in both
     batch_invariant: bool = False
 
-    def check(self, specs: Sequence[AttentionSpec]) -> None:  # noqa: B027 most refuse nothing
-        """Called once, before there is a cache. Errors: InvalidParameterError for layers that this
-        rung has no kernel for.
-        """
+    def check_layers(self, specs: Iterable[AttentionSpec]) -> None:
+        """Raise InvalidParameterError for layers that this rung has no kernel for."""
+        if not self.supports_sinks and any(spec.sinks is not None for spec in specs):
+            raise InvalidParameterError(
+                f"attention backend {self.name!r} has no sinks, which this model's layers need"
+            )
 
     @abstractmethod
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
@@ -127,21 +132,21 @@ class PagedAttention:
         groups = [metadata] if isinstance(metadata, AttentionMetadata) else metadata
         layer_groups = layer_groups or (0,) * len(specs)
         self.metadata = [groups[group] for group in layer_groups]  # by layer
+        backend.check_layers(specs)
         for caches, meta, spec in zip(kv_caches, self.metadata, specs, strict=True):
             check_cache(*caches, meta, spec, backend.stride_order)
+            if backend.debug:
+                check_slots(caches[0], meta)
         for each in groups:
             check_tables(each)
-        if backend.debug:
-            for (key_cache, _), meta in zip(kv_caches, self.metadata, strict=True):
-                check_slots(key_cache, meta)
         self.backend = backend
         self.kv_caches = kv_caches
         self.specs = specs
-        kinds = list(zip(layer_groups, specs, strict=True))
-        plans = {
-            (group, spec): backend.plan(groups[group], spec) for group, spec in dict.fromkeys(kinds)
-        }
-        self.plans = [plans[kind] for kind in kinds]  # by layer
+        kinds = [(g, spec, spec.sinks is None) for g, spec in zip(layer_groups, specs, strict=True)]
+        plans = {kind: backend.plan(groups[kind[0]], kind[1]) for kind in dict.fromkeys(kinds)}
+        self.plans = [  # by layer, with the sinks of each
+            plans[kind] if kind[2] else plans[kind]._replace(spec=kind[1]) for kind in kinds
+        ]
 
     def __call__(
         self,

@@ -28,18 +28,21 @@ LOG2E = 1 / math.log(2)  # exp(x) = exp2(x * LOG2E)
 ROWS = 64  # of a tile: queries times the heads of a group
 
 
+def fields(pointers: str, numbers: str) -> list[tuple[str, type]]:
+    """Those of a Structure: pointers, then int64, by their names."""
+    kinds = (pointers, c_void_p), (numbers, c_int64)
+    return [(name, kind) for names, kind in kinds for name in names.split()]
+
+
 class PlanStruct(ctypes.Structure):
     """Plan in paged_attention.c."""
 
     _fields_: ClassVar = [
-        *((name, c_void_p) for name in ("output", "query", "key_cache", "value_cache")),
-        *((name, c_void_p) for name in ("block_tables", "chunk_tiles", "short_tiles", "merges")),
-        *((name, c_void_p) for name in ("partial", "partial_sums")),
-        *(
-            (name, c_int64)
-            for name in "query_stride table_stride num_chunk_tiles num_short_tiles num_merges "
-            "partial_rows num_kv_heads group_size head_dim block_size window num_threads "
-            "batch_invariant".split()
+        *fields(
+            "output query key_cache value_cache block_tables chunk_tiles short_tiles merges "
+            "partial partial_sums sinks",
+            "query_stride table_stride num_chunk_tiles num_short_tiles num_merges partial_rows "
+            "num_kv_heads group_size head_dim block_size window num_threads batch_invariant",
         ),
         ("scale", c_float),
     ]
@@ -48,19 +51,11 @@ class PlanStruct(ctypes.Structure):
 class WriteStruct(ctypes.Structure):
     """Write in paged_attention.c."""
 
-    _fields_: ClassVar = [
-        *(
-            (name, c_void_p)
-            for name in ("rotated", "key_cache", "value_cache", "query", "key", "value")
-        ),
-        *((name, c_void_p) for name in ("cos", "signed_sin", "slot_mapping")),
-        *((name, c_int64) for name in ("query_stride", "key_stride", "value_stride")),
-        *(
-            (name, c_int64)
-            for name in ("num_tokens", "num_heads", "num_kv_heads", "head_dim", "block_size")
-        ),
-        ("num_threads", c_int64),
-    ]
+    _fields_: ClassVar = fields(
+        "rotated key_cache value_cache query key value cos signed_sin slot_mapping",
+        "query_stride key_stride value_stride num_tokens num_heads num_kv_heads head_dim "
+        "block_size num_threads",
+    )
 
 
 def load_kernels(dtype: torch.dtype) -> ctypes.CDLL | str:
@@ -90,6 +85,7 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
 class CPlan(NamedTuple):
     """One step's work as C takes it, and the tensors that its pointers lead to."""
 
+    spec: AttentionSpec
     struct: PlanStruct  # its last call's layer, too
     num_rows: int  # rows of the batch that belong to a request
     tensors: tuple[Tiles, Tensor, Tensor, Tensor]
@@ -104,6 +100,7 @@ class CBackend(AttentionBackend):
 
     name = "c"
     cudagraph_support = "UNIFORM_BATCH"
+    supports_sinks = True
     stride_order = (0, 2, 1, 3)
 
     def __init__(self) -> None:
@@ -124,8 +121,8 @@ class CBackend(AttentionBackend):
             batch_invariant=self.batch_invariant,
         )
         partial_rows = tiles.max_short_queries * spec.group_size
-        partial = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, spec.head_dim)
-        partial_sums = torch.empty(tiles.num_partials, spec.num_kv_heads, partial_rows, 2)
+        places = tiles.num_partials, spec.num_kv_heads, partial_rows
+        partial, partial_sums = (torch.empty(*places, size) for size in (spec.head_dim, 2))
         block_tables = metadata.block_tables
         struct = PlanStruct(
             **addresses(
@@ -150,7 +147,7 @@ class CBackend(AttentionBackend):
             batch_invariant=self.batch_invariant,
             scale=spec.scale * LOG2E,
         )
-        return CPlan(struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))
+        return CPlan(spec, struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))
 
     def write_kv(
         self,
@@ -206,6 +203,8 @@ class CBackend(AttentionBackend):
         call.output = output.data_ptr()
         call.query = query.data_ptr()
         call.query_stride = query.stride(0)
+        sinks = plan.spec.sinks
+        call.sinks = None if sinks is None else sinks.data_ptr()
         call.key_cache, call.value_cache = key_cache.data_ptr(), value_cache.data_ptr()
         launch.get()(self._kernel("attention", query.dtype), call)
         return output

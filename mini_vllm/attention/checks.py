@@ -33,7 +33,7 @@ def check_cache(
             f"key_cache has blocks of {block_size} tokens, the batch was packed for block_size "
             f"{metadata.block_size}"
         )
-    expected = (num_blocks, block_size, spec.num_kv_heads, spec.head_dim)
+    expected = num_blocks, block_size, spec.num_kv_heads, spec.head_dim
     if key_cache.shape != expected or key_cache.dtype != spec.dtype:
         raise InvalidParameterError(
             f"key_cache is {list(key_cache.shape)} {key_cache.dtype}, the layer needs "
@@ -76,8 +76,7 @@ def check_layer(
         if tensor.shape != (num_tokens, num_heads, spec.head_dim):
             raise InvalidParameterError(
                 f"{name} has shape {list(tensor.shape)}, the batch's {num_tokens} slots and the "
-                "layer need "
-                f"{[num_tokens, num_heads, spec.head_dim]}"
+                f"layer need {[num_tokens, num_heads, spec.head_dim]}"
             )
         if tensor.dtype != spec.dtype:
             raise InvalidParameterError(

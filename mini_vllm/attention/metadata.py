@@ -12,8 +12,7 @@ steps.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +34,10 @@ class AttentionSpec:
 
     A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are
     scale * query . key. Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that
-    of queries, keys, values and KV cache. Errors: InvalidParameterError for numbers that no layer
-    can have.
+    of queries, keys, values and KV cache. sinks [num_heads] float32: for each head one more score,
+    which takes its part of the softmax and has no value (Xiao et al. 2023; gpt-oss learns them);
+    a plan does not depend on them. Errors: InvalidParameterError for numbers that no layer can
+    have.
     """
 
     num_heads: int
@@ -45,6 +46,7 @@ class AttentionSpec:
     scale: float
     sliding_window: int | None = None
     dtype: torch.dtype = torch.float32
+    sinks: Tensor | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.num_kv_heads < 1 or self.num_heads < 1 or self.num_heads % self.num_kv_heads:
@@ -77,10 +79,6 @@ class PackedRequest(NamedTuple):
     block_ids: Sequence[int]
     num_computed_tokens: int
     query_len: int
-
-    @property
-    def positions(self) -> range:
-        return range(self.num_computed_tokens, self.num_computed_tokens + self.query_len)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +121,14 @@ class AttentionMetadata:
         num_blocks = -(-int(seq_lens.max(initial=0)) // block_size)
         if num_blocks > max_blocks:
             refuse_too_long(np.full(num_requests, max_blocks), seq_lens, block_size)
-        query_start_loc = np.zeros(num_requests + 1, np.int64)
+        query_start_loc = np.zeros(num_requests + 1, np.int32)
         query_lens.cumsum(out=query_start_loc[1:])
-        owner = np.repeat(np.arange(num_requests), query_lens)
-        positions = np.arange(len(owner)) + (num_computed_tokens - query_start_loc[:-1])[owner]
+        owner, place = ragged(query_lens)
+        positions = place + num_computed_tokens[owner]
         return cls(
             positions=to_device(positions, device),
             slot_mapping=to_device(to_slots(block_tables, owner, positions, block_size), device),
-            query_start_loc=to_device(query_start_loc.astype(np.int32), device),
+            query_start_loc=to_device(query_start_loc, device),
             seq_lens=to_device(seq_lens.astype(np.int32), device),
             block_tables=to_device(block_tables[:, :num_blocks].copy(), device),
             block_size=block_size,
@@ -147,17 +145,12 @@ class AttentionMetadata:
 
         Errors: InvalidParameterError for too few block ids.
         """
-        num_computed_tokens = np.array(
-            [request.num_computed_tokens for request in requests], np.int64
-        )
-        query_lens = np.array([request.query_len for request in requests], np.int64)
-        num_blocks = np.array([len(request.block_ids) for request in requests], np.int64)
+        numbers = [(each[1], each[2], len(each.block_ids)) for each in requests]
+        num_computed_tokens, query_lens, num_blocks = np.array(numbers, np.int64).reshape(-1, 3).T
         refuse_too_long(num_blocks, num_computed_tokens + query_lens, block_size)
         tables = np.zeros((len(requests), num_blocks.max(initial=0)), np.int32)
-        block_ids = chain.from_iterable(request.block_ids for request in requests)
-        tables[np.arange(tables.shape[1]) < num_blocks[:, None]] = np.fromiter(
-            block_ids, np.int32, num_blocks.sum()
-        )
+        for row, request in zip(tables, requests, strict=True):
+            row[: len(request.block_ids)] = request.block_ids
         return cls.build(num_computed_tokens, query_lens, tables, block_size, device)
 
 
@@ -170,8 +163,7 @@ def refuse_too_long(num_blocks: Array, seq_lens: Array, block_size: int) -> None
         i = int(too_long.argmax())
         raise InvalidParameterError(
             f"request {i}: {num_blocks[i]} blocks have room for {num_blocks[i] * block_size} "
-            "tokens, its sequence has "
-            f"{seq_lens[i]}"
+            f"tokens, its sequence has {seq_lens[i]}"
         )
 
 

@@ -43,7 +43,7 @@ class TileShape(NamedTuple):
 @triton.jit(do_not_specialize=["table_stride", "partial_rows"])
 def attention_kernel(
     output_ptr, partial_ptr, partial_lse_ptr, query_ptr, key_cache_ptr, value_cache_ptr,
-    block_tables_ptr, tiles_ptr,
+    block_tables_ptr, tiles_ptr, sinks_ptr,
     scale, query_stride, table_stride, partial_rows,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_SIZE: tl.constexpr,
@@ -57,11 +57,12 @@ def attention_kernel(
     two that holds HEAD_DIM. query [T, NUM_KV_HEADS * GROUP_SIZE, HEAD_DIM], rows query_stride
     elements apart; output the same, contiguous; caches [num_blocks, BLOCK_SIZE, NUM_KV_HEADS,
     HEAD_DIM] contiguous; all of one dtype, sums in float32. block_tables [B, table_stride] and
-    tiles [n, COLUMNS] int32. WINDOW: 0 for none. BY_SPANS: a tile with a partial index stores
-    there, not in output: partial [n, NUM_KV_HEADS, partial_rows, HEAD_DIM] float32, the weighted
-    mean of its span, and partial_lse [n, NUM_KV_HEADS, partial_rows] float32, the base-2 logarithm
-    of the sum of its exponentials. Bytes moved: 2 * HEAD_DIM * itemsize for every key of the span,
-    and the queries' twice. Operations: 4 * HEAD_DIM for every pair of row and key in sight.
+    tiles [n, COLUMNS] int32. sinks [NUM_KV_HEADS * GROUP_SIZE] float32, or None. WINDOW: 0 for
+    none. BY_SPANS: a tile with a partial index stores there, not in output: partial [n,
+    NUM_KV_HEADS, partial_rows, HEAD_DIM] float32, the weighted mean of its span, and partial_lse
+    [n, NUM_KV_HEADS, partial_rows] float32, the base-2 logarithm of the sum of its exponentials.
+    Bytes moved: 2 * HEAD_DIM * itemsize for every key of the span, and the queries' twice.
+    Operations: 4 * HEAD_DIM for every pair of row and key in sight.
     """
     tile_ptr = tiles_ptr + tl.program_id(0) * COLUMNS
     kv_head = tl.program_id(1)
@@ -78,7 +79,7 @@ def attention_kernel(
     query = load_rows(
         query_ptr, first_row + query_index, head, dims, is_row, query_stride, HEAD_DIM
     )
-    result, maximum, normaliser = attend_span(
+    result, lse = attend_span(
         query, first_position, query_index,
         key_cache_ptr + kv_head * HEAD_DIM, value_cache_ptr + kv_head * HEAD_DIM, table_ptr,
         key_begin, key_end, scale,
@@ -90,13 +91,15 @@ def attention_kernel(
         first_place = (partial.to(tl.int64) * NUM_KV_HEADS + kv_head) * partial_rows
         store_partial(
             partial_ptr, partial_lse_ptr, first_place,
-            result, maximum, normaliser, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M,
+            result, lse, query_index < num_queries, is_row, HEAD_DIM, BLOCK_M,
             BLOCK_D,
         )  # fmt: skip
     else:
         store_rows(
             output_ptr,
             result,
+            lse,
+            sinks_ptr,
             first_row + query_index,
             head,
             dims,
@@ -104,6 +107,14 @@ def attention_kernel(
             NUM_KV_HEADS * GROUP_SIZE,
             HEAD_DIM,
         )
+
+
+@triton.jit
+def share_of_keys(lse, sinks_ptr, heads):
+    """What the keys weigh beside the sinks of these heads; lse: the base-2 logarithm of the sum of
+    their exponentials, -inf where there is none.
+    """
+    return 1.0 / (1.0 + tl.exp2(tl.load(sinks_ptr + heads) * LOG2E - lse))
 
 
 @triton.jit
@@ -123,9 +134,12 @@ def load_rows(query_ptr, tokens, head, dims, is_row, query_stride, HEAD_DIM: tl.
 
 @triton.jit
 def store_rows(
-    output_ptr, result, tokens, head, dims, is_row, NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr
+    output_ptr, result, lse, sinks_ptr, tokens, head, dims, is_row,
+    NUM_HEADS: tl.constexpr, HEAD_DIM: tl.constexpr,
 ):  # fmt: skip
     """The result [BLOCK_M, BLOCK_D] as the output of these tokens and heads [BLOCK_M]."""
+    if sinks_ptr is not None:
+        result *= share_of_keys(lse, sinks_ptr, head)[:, None]
     to = (tokens * NUM_HEADS + head) * HEAD_DIM
     output = round_to(result, output_ptr.dtype.element_ty)
     tl.store(output_ptr + to[:, None] + dims[None, :], output, mask=is_row)
@@ -133,13 +147,10 @@ def store_rows(
 
 @triton.jit
 def store_partial(
-    partial_ptr, partial_lse_ptr, first_place, result, maximum, normaliser, is_query, is_row,
+    partial_ptr, partial_lse_ptr, first_place, result, lse, is_query, is_row,
     HEAD_DIM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
     """The result of a span, and what it weighs; first_place is that of the tile's first row."""
-    saw_nothing = normaliser == 0.0
-    normaliser = tl.where(saw_nothing, 1.0, normaliser)
-    lse = tl.where(saw_nothing, -float("inf"), maximum + tl.log2(normaliser))
     to = first_place + tl.arange(0, BLOCK_M)
     tl.store(partial_lse_ptr + to, lse, mask=is_query)
     tl.store(
@@ -154,8 +165,8 @@ def attend_span(
     WINDOW: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, HAS_PLAIN: tl.constexpr,
 ):  # fmt: skip
-    """Every row over the keys [begin, end): their mean value, and the softmax's maximum and
-    normaliser.
+    """Every row over the keys [begin, end): their mean value, and the base-2 logarithm of the sum
+    of their exponentials, -inf for a row that saw nothing.
 
     HAS_PLAIN: most of the keys are seen by all queries, so these are taken without masks.
     """
@@ -177,7 +188,7 @@ def attend_span(
         NUM_KV_HEADS, HEAD_DIM, BLOCK_SIZE, WINDOW, BLOCK_N, BLOCK_D, MASKED=True,
     )  # fmt: skip
     divisor = tl.where(normaliser == 0.0, 1.0, normaliser)  # 0 for a row that saw nothing
-    return weighted_sum / divisor[:, None], maximum, normaliser
+    return weighted_sum / divisor[:, None], maximum + tl.log2(divisor)
 
 
 @triton.jit
@@ -274,7 +285,7 @@ def gather(ptrs, is_key, is_dim, MASK_KEYS: tl.constexpr, MASK_DIMS: tl.constexp
 
 @triton.jit(do_not_specialize=["partial_rows"])
 def merge_kernel(
-    output_ptr, partial_ptr, partial_lse_ptr, merges_ptr, partial_rows,
+    output_ptr, partial_ptr, partial_lse_ptr, merges_ptr, sinks_ptr, partial_rows,
     NUM_KV_HEADS: tl.constexpr, GROUP_SIZE: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_P: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -294,12 +305,14 @@ def merge_kernel(
         first_partial = tl.load(merge_ptr + 2).to(tl.int64)
         num_partials = tl.load(merge_ptr + 3)
         dims = tl.arange(0, BLOCK_D)
-        result = merge_partials(
+        result, lse = merge_partials(
             partial_ptr, partial_lse_ptr, first_partial, num_partials, partial_rows, kv_head, row,
             dims,
             NUM_KV_HEADS, HEAD_DIM, BLOCK_D, BLOCK_P,
         )  # fmt: skip
         head = kv_head * GROUP_SIZE + row % GROUP_SIZE
+        if sinks_ptr is not None:
+            result *= share_of_keys(lse, sinks_ptr, head)
         numbers = (
             (tl.load(merge_ptr).to(tl.int64) + query_index) * NUM_KV_HEADS * GROUP_SIZE + head
         ) * HEAD_DIM
@@ -317,7 +330,7 @@ def merge_partials(
     BLOCK_P: tl.constexpr,
 ):  # fmt: skip
     """The weighted mean [BLOCK_D] of one row's partial results, by an online softmax over their
-    spans.
+    spans, and the base-2 logarithm of what it was divided by.
     """
     maximum, normaliser = -float("inf"), 0.0
     weighted_sum = tl.zeros([BLOCK_D], tl.float32)
@@ -338,7 +351,8 @@ def merge_partials(
         normaliser = normaliser * correction + tl.sum(weights, axis=0)
         weighted_sum = weighted_sum * correction + tl.sum(weights[:, None] * partial, axis=0)
         maximum = new_maximum
-    return weighted_sum / tl.where(normaliser > 0.0, normaliser, 1.0)
+    divisor = tl.where(normaliser > 0.0, normaliser, 1.0)
+    return weighted_sum / divisor, maximum + tl.log2(divisor)
 
 
 class TilePlan(NamedTuple):
@@ -370,12 +384,9 @@ def paged_attention(
         output = torch.empty(query.shape, dtype=query.dtype, device=query.device)
     output[tiles.num_rows :] = 0
     partial_rows = tiles.max_short_queries * spec.group_size
-    partial = output.new_empty(
-        tiles.num_partials, num_kv_heads, partial_rows, head_dim, dtype=torch.float32
-    )
-    partial_lse = output.new_empty(
-        tiles.num_partials, num_kv_heads, partial_rows, dtype=torch.float32
-    )
+    places = tiles.num_partials, num_kv_heads, partial_rows
+    partial = output.new_empty(*places, head_dim, dtype=torch.float32)
+    partial_lse = output.new_empty(places, dtype=torch.float32)
     heads = {"NUM_KV_HEADS": num_kv_heads, "GROUP_SIZE": spec.group_size, "HEAD_DIM": head_dim}
     block_d = max(16, triton.next_power_of_2(head_dim))
     for table, shape, by_spans in (
@@ -385,6 +396,7 @@ def paged_attention(
         if len(table):
             attention_kernel[(len(table), num_kv_heads)](
                 output, partial, partial_lse, query, key_cache, value_cache, block_tables, table,
+                spec.sinks,
                 spec.scale, query.stride(0), block_tables.stride(0), partial_rows,
                 **heads, BLOCK_SIZE=key_cache.shape[1], WINDOW=spec.sliding_window or 0,
                 BY_SPANS=by_spans, BLOCK_M=shape.rows, BLOCK_N=shape.keys, BLOCK_D=block_d,
@@ -393,7 +405,7 @@ def paged_attention(
             )  # fmt: skip
     if len(tiles.merges):
         merge_kernel[(len(tiles.merges), num_kv_heads * partial_rows)](
-            output, partial, partial_lse, tiles.merges, partial_rows,
+            output, partial, partial_lse, tiles.merges, spec.sinks, partial_rows,
             **heads, BLOCK_D=block_d, BLOCK_P=MERGE_STEP, COLUMNS=MERGE_COLUMNS,
         )  # fmt: skip
     return output

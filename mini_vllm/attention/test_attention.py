@@ -45,6 +45,7 @@ BACKENDS = tuple(
     if name not in needs.PACKAGES and (TRITON or not name.startswith("triton"))
 )
 
+SINKS = [name for name in registry.BACKENDS if name in ("torch", "c", "triton")]
 BY_DAY = tuple(
     pytest.param(name, marks=pytest.mark.slow) if name in TRITON else name for name in BACKENDS
 )  # where the interpreter would take most of the time
@@ -159,6 +160,13 @@ def make_batch(
     return Batch(requests, metadata, spec, query, key, value, key_cache, value_cache, histories)
 
 
+def with_sinks(spec: AttentionSpec, scale: float = 1.0) -> AttentionSpec:
+    """The layer with sinks between -scale and scale, and one of nothing."""
+    sinks = torch.linspace(-scale, scale, spec.num_heads)
+    sinks[:1] = -torch.inf
+    return replace(spec, sinks=sinks)
+
+
 def device_of(name: str) -> torch.device:
     return GPU if name in TRITON else CPU
 
@@ -175,6 +183,9 @@ def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
         group_size = query.shape[1] // keys.shape[1]
         keys, values = (x.double().repeat_interleave(group_size, dim=1) for x in (keys, values))
         scores = torch.einsum("qhd,khd->hqk", query, keys) * batch.spec.scale
+        sinks = batch.spec.sinks  # one score more for each head, which has no value
+        if sinks is None:
+            sinks = torch.full(query.shape[1:2], -torch.inf, device=query.device)
         query_positions = torch.arange(request.num_computed_tokens, len(keys), device=keys.device)[
             :, None
         ]
@@ -182,7 +193,9 @@ def dense_attention(batch: Batch, sliding_window: int | None = None) -> Tensor:
         visible = key_positions <= query_positions
         if sliding_window is not None:
             visible &= key_positions > query_positions - sliding_window
-        weights = scores.masked_fill(~visible, -torch.inf).softmax(dim=-1)
+        scores = scores.masked_fill(~visible, -torch.inf)
+        beside = sinks.double()[:, None, None].expand(-1, len(query), 1)
+        weights = torch.cat((scores, beside), -1).softmax(dim=-1)[..., :-1]
         outputs.append(torch.einsum("hqk,khd->qhd", weights, values))
     return torch.cat(outputs)
 
@@ -246,6 +259,8 @@ def test_backend_equals_dense_attention_in_float64(name: str, data: st.DataObjec
         dtype=dtype,
         seed=data.draw(st.integers(0, 1000), label="seed"),
     )
+    if (scale := data.draw(st.sampled_from([0, 1, 30]), label="sinks")) and name in SINKS:
+        batch.spec = with_sinks(batch.spec, scale)
     expected = dense_attention(batch, window)
     output = batch.run(name, window)
     assert output.dtype == dtype
@@ -298,6 +313,45 @@ def assert_same_bits_in_every_chunk(batch: Batch, window: int | None) -> None:
 
     for first, n in ((599, 1), (2, 3), (500, 17), (535, 65)):
         assert torch.equal(part(first, n), whole[first : first + n]), (first, n)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch",
+        pytest.param("c", marks=NEEDS_C),
+        *(pytest.param("triton", marks=pytest.mark.slow) for _ in TRITON[:1]),
+    ],
+)
+def test_layers_of_one_plan_have_sinks_of_their_own(name: str) -> None:
+    """Decodes whose keys are split, chunks, and a request that sees nothing."""
+    batch = make_batch([(1100, 1), (600, 3), (0, 5)], num_kv_heads=1).to(device_of(name))
+    rung = get_backend(name, batch.query.device)
+    batch.lay_out(rung)
+    plain = batch.spec
+    specs = [with_sinks(plain, scale) for scale in (1.0, 9.0)] + [plain]
+    specs = [
+        spec if spec.sinks is None else replace(spec, sinks=spec.sinks.to(batch.query.device))
+        for spec in specs
+    ]
+    caches = [(batch.key_cache, batch.value_cache)] * 3
+    attend = PagedAttention(rung, caches, batch.metadata, specs)
+    for layer, spec in enumerate(specs):
+        batch.spec = spec
+        output = attend(layer, batch.query, batch.key, batch.value)
+        assert_close(output, dense_attention(batch), [values for _, values in batch.histories])
+
+
+@pytest.mark.parametrize("name", ["reference", "triton-simple"])
+def test_a_rung_without_sinks_refuses_them_before_it_writes(name: str) -> None:
+    if name not in (*TRITON, "reference"):
+        pytest.skip("Triton has Linux wheels only")
+    batch = make_batch([(5, 3)]).to(device_of(name))
+    batch.spec = with_sinks(batch.spec)
+    before = batch.key_cache.clone()
+    with pytest.raises(InvalidParameterError, match=f"attention backend '{name}' has no sinks"):
+        batch.run(name)
+    assert torch.equal(batch.key_cache.nan_to_num(), before.nan_to_num())
 
 
 @pytest.mark.parametrize("name", BY_DAY)

@@ -43,26 +43,35 @@ class TorchBackend(AttentionBackend):
 
     name = "torch"
     cudagraph_support = "UNIFORM_SINGLE_TOKEN_DECODE"
+    supports_sinks = True
 
     def __init__(self) -> None:
         # one for keys, one for values; reused by every request of every layer
         self._scratch: list[Tensor] = []
+        self._kind: tuple[object, ...] = ()
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TorchPlan:
         """The pages of every request, as views of scratch memory: a layer then has nothing left to
         do but read.
         """
-        block_size, window = metadata.block_size, spec.sliding_window
         ends, query_lens = metadata.seq_lens_cpu, metadata.query_lens_cpu
+        block_size, window = metadata.block_size, spec.sliding_window or int(ends.max(initial=0))
         # The first query stands at end - query_len and sees the oldest keys that any query sees.
-        begins = (
-            np.zeros_like(ends) if window is None else np.maximum(0, ends - query_lens + 1 - window)
-        )
+        begins = np.maximum(0, ends - query_lens + 1 - window)
         first_blocks, last_blocks = begins // block_size, -(-ends // block_size)
         num_blocks = int((last_blocks - first_blocks).max(initial=0))
-        self._make_room(
-            (num_blocks, block_size, spec.num_kv_heads, spec.head_dim), spec.dtype, metadata
+        kind = (
+            spec.dtype,
+            metadata.block_tables.device,
+            block_size,
+            spec.num_kv_heads,
+            spec.head_dim,
         )
+        if kind != self._kind or len(self._scratch[0]) < num_blocks:
+            self._kind = kind
+            self._scratch = [
+                torch.empty(num_blocks, *kind[2:], dtype=kind[0], device=kind[1]) for _ in range(2)
+            ]
         spans = zip(
             begins.tolist(), ends.tolist(), first_blocks.tolist(), last_blocks.tolist(), strict=True
         )
@@ -77,22 +86,6 @@ class TorchBackend(AttentionBackend):
             )
             pages.append(Pages(block_table[first:last], key_copy, value_copy, key, value))
         return TorchPlan(spec, query_lens.tolist(), pages)
-
-    def _make_room(
-        self, shape: tuple[int, ...], dtype: torch.dtype, metadata: AttentionMetadata
-    ) -> None:
-        """Scratch memory for blocks of that shape; what is there is kept if they fit."""
-        device = metadata.block_tables.device
-        if self._scratch:
-            scratch = self._scratch[0]
-            same_kind = (scratch.dtype, scratch.device, scratch.shape[1:]) == (
-                dtype,
-                device,
-                shape[1:],
-            )
-            if same_kind and len(scratch) >= shape[0]:
-                return
-        self._scratch = [torch.empty(shape, dtype=dtype, device=device) for _ in range(2)]
 
     def write_kv(
         self,
@@ -122,12 +115,11 @@ class TorchBackend(AttentionBackend):
                 continue  # padding: nothing to ask, or nothing to see
             torch.index_select(key_cache, 0, page.blocks, out=page.key_copy)
             torch.index_select(value_cache, 0, page.blocks, out=page.value_copy)
-            if len(queries) == 1:
+            if len(queries) == 1 and spec.sinks is None:
                 rows.copy_(attend_decode(queries, page.key, page.value, spec.scale))
             else:
-                rows.copy_(
-                    attend_chunk(queries, page.key, page.value, spec.scale, spec.sliding_window)
-                )
+                how = spec.scale, spec.sliding_window, spec.sinks
+                rows.copy_(attend_chunk(queries, page.key, page.value, *how))
         return output
 
 
@@ -138,18 +130,22 @@ def attend_decode(query: Tensor, key: Tensor, value: Tensor, scale: float) -> Te
     read once.
     """
     grouped = query.view(1, key.shape[0], -1, key.shape[2])
-    if grouped.shape[2] == 1 and query.dtype == torch.bfloat16 and query.device.type == "cpu":
+    num_rows = grouped.shape[2]
+    if num_rows == 1 and query.dtype == torch.bfloat16 and query.device.type == "cpu":
         # A bfloat16 product with a single row leaves the fast path of the CPU's library: two rows
         # take a fifth of the time of one.
         grouped = grouped.repeat(1, 1, 2, 1)
-        return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale)[:, :, 0]
-    return F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale).view(
-        query.shape
-    )
+    output = F.scaled_dot_product_attention(grouped, key[None], value[None], scale=scale)
+    return output[:, :, :num_rows].reshape(query.shape)
 
 
 def attend_chunk(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, sliding_window: int | None
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    scale: float,
+    sliding_window: int | None,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """Consecutive tokens of a request, [n, num_heads, head_dim], the last of which stands at the
     last key.
@@ -178,13 +174,23 @@ def attend_chunk(
             .view(*queries.shape[:3], -1)
         )
         hide_unseen(scores, sliding_window)
-        weights = scores.softmax(dim=-1).to(value.dtype)
+        weights = softmax(scores, sinks, num_kv_heads, -1, 1, 1).to(value.dtype)
         mixed = torch.bmm(weights.flatten(1, 2), value[:, seen]).view(queries.shape)
         # a fifteenth of the cost of isfinite().all()
         if not math.isfinite(mixed.sum(dtype=torch.float32).item()):
             mixed = mix_seen(weights, value[:, seen])
         output[:, :, rows] = mixed
     return output.permute(2, 0, 1, 3).flatten(1, 2)
+
+
+def softmax(scores: Tensor, sinks: Tensor | None, *shape: int) -> Tensor:
+    """Over the last dimension, which has a sink beside the keys: sinks [num_heads] in this shape
+    belong to scores [..., keys].
+    """
+    weights = scores.softmax(dim=-1)
+    if sinks is not None:
+        weights *= (scores.logsumexp(-1, keepdim=True) - sinks.view(shape)).sigmoid()
+    return weights
 
 
 def mix_seen(weights: Tensor, value: Tensor) -> Tensor:

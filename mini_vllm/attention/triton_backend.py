@@ -4,16 +4,19 @@ The kernels are in paged_attention.py and write_kv.py; here stand the sizes of t
 plan of the step.
 """
 
+from typing import Any
+
 import torch
 import triton
 from torch import Tensor
 
-from mini_vllm.attention.backend import AttentionBackend, KVCache
+from mini_vllm.attention.backend import KVCache
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.paged_attention import TilePlan, TileShape, paged_attention
 from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import make_tiles
-from mini_vllm.attention.write_kv import rotate_and_write_kv, write_kv
+from mini_vllm.attention.triton_simple import SimpleTritonBackend
+from mini_vllm.attention.write_kv import rotate_and_write_kv
 
 # What a program holds grows with the width of a head, so by the head_dim that is rounded up to:
 # keys a step, warps and stages; a chunk's begin with the rows. benchmarks/results/kernels.md has
@@ -50,7 +53,7 @@ def tile_shapes(
     return TileShape(rows, *of_short), TileShape(max(rows, chunk_rows), *of_chunk)
 
 
-class TritonBackend(AttentionBackend):
+class TritonBackend(SimpleTritonBackend):
     """Tensor-core attention over pages, keys split for decodes; rotation and cache write in one
     kernel.
 
@@ -60,11 +63,12 @@ class TritonBackend(AttentionBackend):
 
     name = "triton"
     cudagraph_support = "UNIFORM_BATCH"
+    supports_sinks = True
 
     def __init__(self, generation: int | None = None) -> None:
         self.generation = generation
 
-    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> TilePlan:
+    def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:
         """Choose tiles for the layer and the GPU, cut the batch into them, send the cut to the
         device.
         """
@@ -85,17 +89,6 @@ class TritonBackend(AttentionBackend):
         )
         return TilePlan(spec, shapes, tiles, metadata.block_tables)
 
-    def write_kv(
-        self,
-        key: Tensor,
-        value: Tensor,
-        key_cache: Tensor,
-        value_cache: Tensor,
-        metadata: AttentionMetadata,
-    ) -> None:
-        """One program a token."""
-        write_kv(key, value, key_cache, value_cache, metadata.slot_mapping)
-
     def rotate_and_write_kv(
         self,
         query: Tensor,
@@ -108,8 +101,6 @@ class TritonBackend(AttentionBackend):
         """One kernel for all of it."""
         return rotate_and_write_kv(query, key, value, rotation, *cache, metadata.slot_mapping)
 
-    def attend(
-        self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TilePlan
-    ) -> Tensor:
+    def attend(self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: Any) -> Tensor:
         """Chunks, decodes and the merge of split decodes: at most three launches."""
         return paged_attention(query, key_cache, value_cache, plan)

@@ -64,13 +64,14 @@ class StoredWeights(NamedTuple):
         return "int8" if self.dtype == "I8" else "float8"
 
 
-def read_quantization_config(file: Path, raw: Any) -> StoredWeights | None:
-    """What config.json's quantization_config says; None where there is none.
+def read_quantization_config(file: Path, raw: Any, own: str = "") -> StoredWeights | None:
+    """What config.json's quantization_config says; None where there is none, or one whose
+    quant_method is the model's own.
 
     Errors: UnsupportedModelError, by the name of the field, for anything but the forms of this
     module.
     """
-    if raw is None:
+    if raw is None or (own and raw.get("quant_method") == own):
         return None
     place = f"{file}: quantization_config"
     if (method := raw.get("quant_method")) != "compressed-tensors":

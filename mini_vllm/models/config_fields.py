@@ -63,6 +63,7 @@ MODELS: Mapping[str, str] = {
     "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
     "mixtral": "mini_vllm.models.moe.mixtral:MixtralForCausalLM",
     "qwen3_moe": "mini_vllm.models.moe.qwen3_moe:Qwen3MoeForCausalLM",
+    "gpt_oss": "mini_vllm.models.gpt_oss.model:GptOssForCausalLM",
     "gemma3_text": "mini_vllm.models.hybrid.gemma3:Gemma3ForCausalLM",
 }
 """By the model_type of a config.json, which transformers goes by: module and class, imported when

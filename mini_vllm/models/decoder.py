@@ -91,13 +91,14 @@ class DecoderModel(nn.Module):
     """
 
     layer_cls: ClassVar[type[DecoderLayer]] = DecoderLayer
+    quant_method: ClassVar[str] = ""  # a form of weights that the model itself reads
 
     def __init__(self, config: HFConfig, loader: WeightLoader) -> None:
         super().__init__()
         self.config = config
-        self.num_layers: int = config.num_hidden_layers
-        self.vocab_size: int = config.vocab_size
-        self.hidden_size: int = config.hidden_size
+        self.num_layers = config.num_hidden_layers
+        self.vocab_size = config.vocab_size
+        self.hidden_size = config.hidden_size
         self.attention_shape = shape = shape_of(config)
         self.head_dim = shape.head_dim
         self.quantization = str(loader.stored) if loader.stored else loader.quantization
@@ -172,9 +173,8 @@ class DecoderModel(nn.Module):
         residual = None
         for layer in self.layers:
             hidden, residual = layer(hidden, residual, rotation, attend)
-        normalised: Tensor = (
-            self.norm(hidden) if residual is None else self.norm.add(hidden, residual)[0]
-        )
+        assert residual is not None, "there is at least one layer"
+        normalised: Tensor = self.norm.add(hidden, residual)[0]
         return normalised
 
     def compute_logits(self, hidden: Tensor) -> Tensor:

@@ -46,7 +46,9 @@ def load_model(
     """
     model_class = class_of(hf_config)
     stored = read_quantization_config(
-        path / "config.json", getattr(hf_config, "quantization_config", None)
+        path / "config.json",
+        getattr(hf_config, "quantization_config", None),
+        model_class.quant_method,
     )
     if stored and quantization:
         raise InvalidParameterError(

@@ -17,6 +17,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import (
     Gemma3TextConfig,
+    GptOssConfig,
     GraniteConfig,
     LlamaConfig,
     MistralConfig,
@@ -96,6 +97,14 @@ MOE = {
     "moe_intermediate_size": 24,
     "num_experts": 8,
     "num_experts_per_tok": 3,
+}
+GPT_OSS = {
+    "head_dim": 16,
+    "sliding_window": 5,
+    "num_local_experts": 5,
+    "num_experts_per_tok": 2,
+    "swiglu_limit": 0.7,
+    "rope_parameters": YARN | {"truncate": False},
 }
 GEMMA3 = {"head_dim": 20, "sliding_window": 5, "query_pre_attn_scalar": 30}
 SMALL: dict[str, Any] = {
@@ -240,6 +249,18 @@ CASES = {
     "mixtral-window": Case(
         MixtralConfig, {"num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 7}
     ),
+    "gpt-oss": Case(GptOssConfig, GPT_OSS),
+    "gpt-oss-mqa-tied": Case(
+        GptOssConfig,
+        {
+            **GPT_OSS,
+            "num_key_value_heads": 1,
+            "num_experts_per_tok": 4,
+            "swiglu_alpha": 0.9,
+            "tie_word_embeddings": True,
+        },
+        sharded=True,
+    ),
     "mistral-no-window-tied": Case(
         MistralConfig,
         {"sliding_window": None, "tie_word_embeddings": True, "head_dim": 20},
@@ -271,7 +292,7 @@ def write_checkpoint(path: Path, case: Case) -> Any:
         for name, parameter in model.named_parameters():
             if "norm" in name:
                 parameter.uniform_(0.5, 1.5)
-            elif name.endswith("bias"):
+            elif name.endswith(("bias", "sinks")):
                 parameter.uniform_(-0.5, 0.5)
     model.save_pretrained(path, max_shard_size="20KB" if case.sharded else "1GB")
     return model.eval()

@@ -24,6 +24,7 @@ typedef enum { FLOAT32, BFLOAT16, FLOAT16 } Dtype;
 #define INLINE static inline __attribute__((always_inline))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
+#define LOG2E 1.44269504f
 #define INFINITE __builtin_inff()
 #define memcpy __builtin_memcpy /* the headers of a C library are not needed, and may not be installed */
 #define memset __builtin_memset

@@ -26,13 +26,14 @@ enum { TILE_COLUMNS = 8, MERGE_COLUMNS = 4 }; /* as in tiles.py */
 /* --- a step's work ---------------------------------------------------------------------------------------------- */
 
 /* What a layer is called with; c_backend.py fills it in. query and output [T, num_heads, head_dim], rows of the query
-   query_stride elements apart. window: 0 for none. batch_invariant: one query is computed as many are. */
+   query_stride elements apart. sinks [num_heads], or 0 for none. window: 0 for none. batch_invariant: one query is computed as many are. */
 typedef struct {
     void *output;
     const void *query, *key_cache, *value_cache;
     const int32_t *block_tables, *chunk_tiles, *short_tiles, *merges; /* [B, table_stride], and what tiles.py makes */
     float *partial;      /* [n, num_kv_heads, partial_rows, head_dim] */
     float *partial_sums; /* [n, num_kv_heads, partial_rows, 2]: maximum and normaliser */
+    const float *sinks;
     int64_t query_stride, table_stride, num_chunk_tiles, num_short_tiles, num_merges, partial_rows;
     int64_t num_kv_heads, group_size, head_dim, block_size, window, num_threads, batch_invariant;
     float scale; /* times log2(e), so that exp2 serves */
@@ -65,6 +66,11 @@ INLINE void store_row(const Plan *plan, const Tile *tile, int64_t row, const flo
     int64_t place = (tile->partial * plan->num_kv_heads + tile->kv_head) * plan->partial_rows + row;
     int64_t at = place_of(plan, tile, row, plan->num_kv_heads * plan->group_size * head_dim);
     float factor = normaliser == 0 ? 0 : 1 / normaliser;
+    if (plan->sinks && tile->partial < 0 && normaliser != 0) { /* a sink counts once, and has no value */
+        float sink = plan->sinks[tile->kv_head * plan->group_size + row % plan->group_size] * LOG2E;
+        float shift = MAX(maximum, sink), keys = exp2_of(all(maximum - shift))[0];
+        factor = keys / (normaliser * keys + exp2_of(all(sink - shift))[0]);
+    }
     for (int64_t d = 0; d < head_dim; d += LANES) {
         vec mean = load(weighted_sum, d, FLOAT32) * factor;
         if (tile->partial < 0) store_some(plan->output, at + d, head_dim - d, mean, dtype);

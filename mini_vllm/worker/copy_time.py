@@ -16,7 +16,7 @@ from mini_vllm.worker.model_runner import ModelRunner
 
 def runner_of(executor: Executor) -> ModelRunner:
     """The runner of an executor that computes in this process, with torch."""
-    assert isinstance(executor, LocalExecutor), executor
+    assert isinstance(executor, LocalExecutor)
     return executor.runner
 
 

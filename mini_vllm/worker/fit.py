@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from mini_vllm.attention import AttentionBackend
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import WeightsTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
@@ -61,17 +62,20 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A checkpoint, and the device that it is to be loaded on."""
+    """A checkpoint, the device that it is to be loaded on, and what attends there."""
 
     config: EngineConfig
     hf_config: HFConfig
     path: Path
     device: torch.device
+    backend: AttentionBackend | None = None
 
     def accept(self, model: DecoderModel) -> None:
         """Raise WeightsTooLargeError for a model, built on the meta device, whose weights do not
-        fit.
+        fit, and InvalidParameterError for layers that the back end cannot compute.
         """
+        if self.backend:
+            self.backend.check_layers(model.attention_specs)
         form = self.form_of(model)
         if form.weight_bytes > form.free_bytes:
             raise self.refusal(form)

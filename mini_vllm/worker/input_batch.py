@@ -54,7 +54,7 @@ class BlockTables:
 
     def append(self, rows: Sequence[int], tables: Sequence[BlockTable]) -> None:
         """Put block ids behind those that each of these rows has. No row may stand there twice."""
-        counts = np.array([len(block_ids) for block_ids in tables])
+        counts = np.array([*map(len, tables)])
         self._make_room(max(rows) + 1, 0)
         starts = self._num_blocks[rows]
         self._num_blocks[rows] = ends = starts + counts
@@ -83,10 +83,9 @@ class BlockTables:
             have if needed <= have else max(needed, 2 * have)
             for needed, have in ((num_rows, have_rows), (num_columns, have_columns))
         )
-        ids = np.zeros((rows, columns), np.int32)
-        ids[:have_rows, :have_columns] = self._ids
-        self._ids = ids
-        self._num_blocks = np.concatenate([self._num_blocks, np.zeros(rows - have_rows, np.int64)])
+        more_rows = 0, rows - have_rows
+        self._ids = np.pad(self._ids, (more_rows, (0, columns - have_columns)))
+        self._num_blocks = np.pad(self._num_blocks, more_rows)
 
 
 class InputBatch:

@@ -81,7 +81,7 @@ class LocalExecutor(InProcessExecutor):
             device=self.device,
             shard=self.shard,
             quantization=config.quantization,
-            accept=Target(config, self.hf_config, path, self.device).accept,
+            accept=Target(config, self.hf_config, path, self.device, self.attention_backend).accept,
         )
         return info_of(self.model)
 
@@ -110,9 +110,8 @@ class LocalExecutor(InProcessExecutor):
         except (RuntimeError, MemoryError) as error:  # torch knows no class of its own for it
             raise KVCacheTooLargeError(
                 f"{plan.num_blocks} blocks of {plan.bytes_per_block} bytes on {self.device} and "
-                f"{plan.num_cpu_blocks} "
-                "in main memory cannot be had (num_kv_blocks, num_cpu_blocks, block_size): "
-                f"{str(error)[:200]}"
+                f"{plan.num_cpu_blocks} in main memory cannot be had (num_kv_blocks, "
+                f"num_cpu_blocks, block_size): {str(error)[:200]}"
             ) from error
 
     def run(self, step: StepInput) -> StepOutput:

@@ -61,9 +61,8 @@ class KVCachePlan:
             if needed > left:
                 raise KVCacheTooLargeError(
                     f"{name} {num_blocks:,} of {self.bytes_per_block:,} bytes (block_size "
-                    f"{self.block_size:,}) need "
-                    f"{needed:,} bytes, {left:,} are free: {left // self.bytes_per_block:,} blocks "
-                    "would fit"
+                    f"{self.block_size:,}) need {needed:,} bytes, {left:,} are free: "
+                    f"{left // self.bytes_per_block:,} blocks would fit"
                 )
             taken += needed * is_shared
 
@@ -121,10 +120,8 @@ def plan_kv_cache(
         if num_blocks < 2:
             raise KVCacheTooSmallError(
                 f"a KV cache of {max(budget, 0):,} bytes holds {max(num_blocks, 0)} blocks of "
-                f"{per_block:,} bytes, at "
-                "least 2 are needed; raise gpu_memory_utilization "
-                f"({config.gpu_memory_utilization}) or "
-                "kv_cache_memory_bytes"
+                f"{per_block:,} bytes, at least 2 are needed; raise gpu_memory_utilization "
+                f"({config.gpu_memory_utilization}) or kv_cache_memory_bytes"
             )
     max_model_len = min(max_model_len, layout.num_tokens(num_blocks - 1))
     num_cpu_blocks = config.num_cpu_blocks
@@ -142,7 +139,7 @@ def max_positions(hf_config: HFConfig) -> int:
     also in those that are computed already, so it ends there, unless both lists of factors are the
     same. "yarn" stretches the original context by its factor (vLLM: _get_and_verify_max_len).
     """
-    limit = int(hf_config.max_position_embeddings)
+    limit = hf_config.max_position_embeddings
     scaling = getattr(hf_config, "rope_parameters", None) or {}
     original = scaling.get("original_max_position_embeddings", limit)
     original = getattr(hf_config, "original_max_position_embeddings", original)

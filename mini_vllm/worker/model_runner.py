@@ -57,7 +57,6 @@ class ModelRunner:
         all. Layer i of every group has its keys and values in tensor i, since a block is in use by
         one group at a time.
         """
-        attention_backend.check(model.attention_specs)
         tensors = tensors_of_layers(layer_groups, model.num_layers)
         self.model = model
         self.attention_backend = attention_backend

@@ -11,7 +11,7 @@ Written against nvidia-cutlass-dsl 4.8.1, which compiles the kernels without a G
 (tools/compile_cutedsl.py). docs/api/engine.md says what has run on one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -330,10 +330,12 @@ class CuTeDSLBackend(TritonBackend):
     """Decodes by a kernel in CuTe DSL, batches that have chunks by the Triton rung."""
 
     name = "cutedsl"
+    supports_sinks = False
     cudagraph_support = "UNIFORM_SINGLE_TOKEN_DECODE"
 
-    def check(self, specs: Sequence[AttentionSpec]) -> None:
+    def check_layers(self, specs: Iterable[AttentionSpec]) -> None:
         """A lane has eight numbers of a head, and a warp whole slots."""
+        super().check_layers(specs)
         refuse_specs(self.name, specs, HEAD_DIMS)
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:

@@ -10,7 +10,7 @@ BatchPrefillWithPagedKVCacheWrapper in prefill.py. vLLM: vllm/v1/attention/backe
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 from weakref import finalize
@@ -42,6 +42,7 @@ class FlashInferBackend(TritonBackend):
     """Attention by FlashInfer, rotation and cache write in one Triton kernel."""
 
     name = "flashinfer"
+    supports_sinks = False
     cudagraph_support = "NEVER"  # a plan chooses its launch by the lengths of the step
 
     def __init__(self) -> None:
@@ -50,8 +51,9 @@ class FlashInferBackend(TritonBackend):
         # by kind: wrappers that no plan has, each with an event behind its last upload
         self._free: defaultdict[str, list[tuple[Any, torch.cuda.Event | None]]] = defaultdict(list)
 
-    def check(self, specs: Sequence[AttentionSpec]) -> None:
+    def check_layers(self, specs: Iterable[AttentionSpec]) -> None:
         """FlashInfer has kernels for a few widths of a head."""
+        super().check_layers(specs)
         refuse_specs(self.name, specs, HEAD_DIMS)
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> Any:

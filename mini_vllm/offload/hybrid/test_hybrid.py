@@ -242,6 +242,10 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gemma3": ("Gemma3Text", {"head_dim": 8, "query_pre_attn_scalar": 12}),
     "ministral": ("Ministral", {"head_dim": 8} | FIVE_TO_ONE),
     "mistral": ("Mistral", {"head_dim": 8}),
+    "gpt_oss": (
+        "GptOss",
+        {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2} | FIVE_TO_ONE,
+    ),
     "qwen2": ("Qwen2", {"use_sliding_window": True, "max_window_layers": 2}),
 }
 RNG = random.Random(1)

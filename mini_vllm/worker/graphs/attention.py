@@ -13,6 +13,7 @@ from mini_vllm.attention import (
     PagedAttention,
     Rotation,
 )
+from mini_vllm.attention.torch_backend import softmax
 from mini_vllm.worker.graphs.modes import AttentionCGSupport
 from mini_vllm.worker.graphs.recording import Call
 
@@ -32,6 +33,7 @@ class StaticTorchBackend(AttentionBackend):
     """
 
     name = "torch"
+    supports_sinks = True
 
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> StaticPlan:
         return StaticPlan(spec, metadata.seq_lens, metadata.block_tables)
@@ -67,7 +69,8 @@ class StaticTorchBackend(AttentionBackend):
         )
         grouped = query.view(len(query), spec.num_kv_heads, spec.group_size, -1).float()
         scores = (grouped @ keys.float().transpose(2, 3)).mul_(spec.scale)
-        weights = scores.masked_fill(hidden, torch.finfo(torch.float32).min).softmax(-1)
+        scores.masked_fill_(hidden, torch.finfo(torch.float32).min)
+        weights = softmax(scores, spec.sinks, spec.num_kv_heads, -1, 1)
         output: Tensor = weights @ values.float()
         return output.to(query.dtype).flatten(1, 2)
 
