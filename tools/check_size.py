@@ -58,6 +58,7 @@ MAX_TOKENS = {
     "observe": 8_000,
     "load": 6_975,
     "simulator": 5_950,
+    "simulator/eviction": 2_550,
     "cli": 13_800,
 }
 # Lines of other languages by room.

@@ -10,6 +10,7 @@ step's time.
     calibration.py the calibrations that are bundled, or a file, and the engine of one
     report.py      the figures of several runs, side by side
     plots.py       the pictures (matplotlib)
+    eviction/      policies of a prefix cache, and their bound, on the names of a trace
 
 Arrivals are those of mini_vllm/load. No model runs and no clock is read: the same trace gives the
 same figures on any machine. That schedulers are compared without a GPU is the idea of Vidur
