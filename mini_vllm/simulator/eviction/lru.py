@@ -33,8 +33,8 @@ class LRU(EvictionPolicy):
         self._names[name] = None
 
     def evict(self, held: Set[Name], incoming: Name) -> None:
-        # A held block that goes comes back at once, and the next one goes: the cache always ends with
-        # the num_blocks names that were used last.
+        # A held block that goes comes back at once, and the next one goes: in the end those names
+        # are there that were used last.
         self._names.popitem(last=False)
 
 
