@@ -64,6 +64,9 @@ MAX_TOKENS = {
     "observe": 8_000,
     "load": 6_975,
     "simulator": 5_950,
+    "simulator/eviction": 2_550,
+    "simulator/roles": 2_150,
+    "simulator/tiers": 1_700,
     "cli": 13_800,
 }
 # Lines of other languages by room.

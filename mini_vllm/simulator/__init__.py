@@ -10,6 +10,9 @@ step's time.
     calibration.py the calibrations that are bundled, or a file, and the engine of one
     report.py      the figures of several runs, side by side
     plots.py       the pictures (matplotlib)
+    tiers/         main memory and a disk behind the prefix cache of each replica
+    roles/         prefill workers and decode workers, with a link between them
+    eviction/      policies of a prefix cache, and their bound, on the names of a trace
 
 Arrivals are those of mini_vllm/load. No model runs and no clock is read: the same trace gives the
 same figures on any machine. That schedulers are compared without a GPU is the idea of Vidur

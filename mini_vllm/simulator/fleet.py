@@ -122,21 +122,9 @@ class Simulation(NamedTuple):
     timeline: list[TimelinePoint]  # of the first replica
 
 
-def simulate(
-    trace: Iterable[TraceRequest],
-    config: Mapping[str, Any],
-    model: StepTimeModel,
-    *,
-    num_replicas: int = 1,
-    routing: str = "round_robin",
-    slo: SLO | None = None,
-    metrics: Metrics | None = None,
-) -> Simulation:
-    """Run a trace through replicas of one configuration (that of a trace of
-    mini_vllm/observe/trace.py), to its end.
-
-    metrics: what is told of the run, in the place of Metrics(slo). Prompts that can never be
-    computed are refused and counted. Raises InvalidParameterError for a bad configuration.
+def check_fleet(num_replicas: int, config: Mapping[str, Any], routing: str) -> None:
+    """Raise InvalidParameterError for a routing that is none, and for too few or too many
+    replicas.
     """
     if routing not in ROUTINGS or num_replicas < 1:
         raise InvalidParameterError(
@@ -149,8 +137,29 @@ def simulate(
             f"{MAX_BLOCKS:,} blocks "
             "that are simulated at once"
         )
+
+
+def simulate(
+    trace: Iterable[TraceRequest],
+    config: Mapping[str, Any],
+    model: StepTimeModel,
+    *,
+    num_replicas: int = 1,
+    routing: str = "round_robin",
+    slo: SLO | None = None,
+    metrics: Metrics | None = None,
+    replica_cls: Callable[..., Replica] = Replica,
+) -> Simulation:
+    """Run a trace through replicas of one configuration (that of a trace of
+    mini_vllm/observe/trace.py), to its end.
+
+    metrics: what is told of the run, in the place of Metrics(slo). replica_cls: makes a replica,
+    in the place of Replica. Prompts that can never be
+    computed are refused and counted. Raises InvalidParameterError for a bad configuration.
+    """
+    check_fleet(num_replicas, config, routing)
     metrics = metrics or Metrics(slo or SLO())
-    replicas = [Replica(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
+    replicas = [replica_cls(config, model, metrics, is_first=i == 0) for i in range(num_replicas)]
     route, block_size = ROUTINGS[routing], config["block_size"]
     num_routed = [0] * num_replicas
     for index, spec in enumerate(trace):

@@ -212,8 +212,8 @@ class Metrics:
         if record.tpot is not None:
             self.tpot.add(record.tpot)
         by_gaps, by_tpot = record.is_good(self.slo)
-        self.num_good += int(by_gaps)
-        self.num_good_by_tpot += int(by_tpot)
+        self.num_good += by_gaps
+        self.num_good_by_tpot += by_tpot
         if self.on_finished is not None:
             self.on_finished(record)
 
@@ -222,6 +222,7 @@ class Metrics:
         "p99"}.
         """
         end = self.end or math.inf
+        num_all = max(self.num_finished + self.num_refused, 1)
         num_output_tokens = self.ttft.count + self.itl.count + self.num_accepted_tokens
         return {
             "requests": self.num_finished,
@@ -232,10 +233,9 @@ class Metrics:
             "output_tokens_per_s": num_output_tokens / end,
             "slo": asdict(self.slo),
             "goodput": self.num_good / end,
-            "good_share": self.num_good / max(self.num_finished + self.num_refused, 1),
+            "good_share": self.num_good / num_all,
             "goodput_by_tpot": self.num_good_by_tpot / end,
-            "good_share_by_tpot": self.num_good_by_tpot
-            / max(self.num_finished + self.num_refused, 1),
+            "good_share_by_tpot": self.num_good_by_tpot / num_all,
             "ttft": self.ttft.summary(),
             "itl": self.itl.summary(),
             "tpot": self.tpot.summary(),

@@ -17,12 +17,12 @@ from typing import Any, cast
 from mini_vllm.errors import InvalidParameterError, SchedulerStalledError, is_number, shown
 from mini_vllm.policies.registry import get_scheduler_cls, make_scheduler
 from mini_vllm.request import Request, until_its_end
-from mini_vllm.scheduler_interface import Step
+from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput, Step
 from mini_vllm.simulator.metrics import Metrics, TimelinePoint
 from mini_vllm.simulator.sim_request import SimRequest
-from mini_vllm.simulator.step_time import StepTimeModel, work_of
+from mini_vllm.simulator.step_time import StepTimeModel, Work, work_of
 from mini_vllm.spec_decode.scheduler import with_drafts
-from mini_vllm.step import KVResult
+from mini_vllm.step import KVPlan, KVResult
 from mini_vllm.structured.scheduler import sampling
 
 TOKEN = b"\0"  # what every sampled_token_ids holds
@@ -58,11 +58,10 @@ class Replica:
     def __init__(
         self, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics, *, is_first: bool
     ) -> None:
-        self.guesses = (
-            Guesses(config["acceptance"]) if config.get("acceptance") is not None else None
-        )
+        acceptance = config.get("acceptance")
+        self.guesses = None if acceptance is None else Guesses(acceptance)
         if self.guesses is None:
-            self.scheduler = make_scheduler(config)
+            self.scheduler = self.make_scheduler(config)
         else:
             scheduler_cls = with_drafts(get_scheduler_cls(config.get("scheduler", "v1")))
             self.scheduler = make_scheduler(config, scheduler_cls=scheduler_cls)
@@ -73,6 +72,19 @@ class Replica:
         self.now = 0.0
         # of all unfinished requests: the KV cache that they hold or wait for
         self.num_live_tokens = 0
+
+    def make_scheduler(self, config: Mapping[str, Any]) -> SchedulerInterface:
+        """Without drafts."""
+        return make_scheduler(config)
+
+    def measure(self, output: SchedulerOutput, plan: KVPlan) -> tuple[Work, float]:
+        """What a step computes that begins now, and its seconds."""
+        work = work_of(output, plan)
+        return work, self.model.seconds(work)
+
+    def result_of(self, plan: KVPlan) -> KVResult:
+        """What came of a connector's work by now, the end of the step."""
+        return KVResult()
 
     @property
     def num_requests(self) -> int:
@@ -108,8 +120,7 @@ class Replica:
             raise SchedulerStalledError(
                 "requests are unfinished, but schedule() gave no tokens to any of them"
             )
-        work = work_of(output, plan)
-        seconds = self.model.seconds(work)
+        work, seconds = self.measure(output, plan)
         self.now = now = before + seconds
         usage = scheduler.kv_cache_manager.usage
         metrics.add_step(seconds, usage, work, len(output.preempted_req_ids))
@@ -130,7 +141,7 @@ class Replica:
         num_tokens = sum(map(len, answers.values()))
         metrics.num_accepted_tokens += num_tokens - len(samples)
         self.num_live_tokens += num_tokens
-        decided.end_kv(scheduler.kv_cache_manager, KVResult())
+        decided.end_kv(scheduler.kv_cache_manager, self.result_of(plan))
         for finished in decided.update(scheduler, answers):
             self.num_live_tokens -= finished.num_tokens
             metrics.add_finished(cast(SimRequest, finished), now)

@@ -2,9 +2,7 @@
 ids.
 """
 
-from collections.abc import Hashable
 from functools import lru_cache
-from typing import cast
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.load.workload import HASH_BLOCK_SIZE, TraceRequest
@@ -50,11 +48,11 @@ class SimRequest(Request):
         params = _sampling_params(spec.output_length)
         super().__init__(str(index), (0,), params, arrival_time=spec.arrival_time)
         self.num_prompt_tokens = spec.input_length
-        self.prompt_token_ids = cast("list[int]", bytes(spec.input_length))
-        self.all_token_ids = cast("list[int]", bytearray(spec.input_length))
-        self.output_token_ids = cast("list[int]", bytearray())
+        self.prompt_token_ids = bytes(spec.input_length)  # type: ignore[assignment]
+        self.all_token_ids = bytearray(spec.input_length)  # type: ignore[assignment]
+        self.output_token_ids = bytearray()  # type: ignore[assignment]
         self.names: list[int] = block_names(index, spec, block_size)
-        self.block_hashes = cast("list[Hashable]", self.names)
+        self.block_hashes = [*self.names]
         self.first_token_time = 0.0  # set with the first token
         self.last_token_time: float | None = None
         num_gaps = spec.output_length - 1
@@ -68,4 +66,4 @@ class SimRequest(Request):
         Called by a replica with drafts. Without drafts a block may have its name from the
         beginning.
         """
-        self.block_hashes = cast("list[Hashable]", self.names[: num_tokens // block_size])
+        self.block_hashes = [*self.names[: num_tokens // block_size]]
