@@ -398,9 +398,8 @@ class ReplayRun(ScenarioRun):
             self.connector = ScriptedConnector(trace["requests"], connector.get("role", "kv_both"))
             scenario = scenario | {"config": options_of_transfers(scenario["config"])}
             manager_cls, scheduler_cls = (classes.get(name) for name in ("kv_cache_manager_cls", "scheduler_cls"))
-            classes["kv_cache_manager_cls"] = transferring(
-                manager_cls or KVCacheManager, self.connector, self._report
-            )
+            manager_cls = transferring(manager_cls or KVCacheManager, self.connector, self._report)
+            classes["kv_cache_manager_cls"] = manager_cls
             classes["scheduler_cls"] = with_transfers(scheduler_cls or Scheduler)
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):

@@ -7,7 +7,9 @@ from typing import Any, ClassVar
 
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record
+from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
 from mini_vllm.offload.transfer.connector import Match, TransferConnector, TransferReport
+from mini_vllm.offload.transfer.groups import HybridTransferManager
 from mini_vllm.offload.transfer.manager import TransferKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable, KVResult
@@ -116,7 +118,11 @@ def transferring(
     base: type[KVCacheManager], connector: ScriptedConnector, make_report: Callable[[], TransferReport]
 ) -> type[TransferKVCacheManager]:
     """The KV cache manager `base` of a trace with such a connector."""
-    bases = (RecordedTransfers,) if base is KVCacheManager else (RecordedTransfers, base)
+    bases: tuple[type[KVCacheManager], ...] = (RecordedTransfers,)
+    if issubclass(base, HybridKVCacheManager):
+        bases += (HybridTransferManager,)
+    if base is not KVCacheManager:
+        bases += (base,)
     parts = {"make_connector": staticmethod(lambda: connector), "make_report": staticmethod(make_report)}
     return dataclass(eq=False, repr=False, kw_only=True)(type(f"Transfer{base.__name__}", bases, parts))
 

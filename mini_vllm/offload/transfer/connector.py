@@ -10,8 +10,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from mini_vllm.errors import MiniVllmError
 from mini_vllm.request import Request
 from mini_vllm.step import BlockTable
+
+
+class KVTransferError(MiniVllmError, RuntimeError):
+    """A report that cannot be followed: the engine stops, since it would go on with wrong K and
+    V.
+    """
 
 
 class Match(NamedTuple):

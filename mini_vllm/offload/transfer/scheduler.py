@@ -87,9 +87,10 @@ class TransferScheduler(Scheduler):
                 continue
             blocks, num_local, match = found
             num_external = match.num_tokens or 0
+            num_reserved = self._num_reserved_blocks() if match.is_async else 0
             with kv.external(num_external, match.is_async):
                 if match.is_async:
-                    if not self._begin_load(request, blocks, num_local, num_external):
+                    if not self._begin_load(request, blocks, num_local, num_reserved):
                         break
                     self._pass_over(request)
                     continue
@@ -152,17 +153,18 @@ class TransferScheduler(Scheduler):
         return None if match.num_tokens is None else (blocks, num_local, match)
 
     def _begin_load(
-        self, request: Request, blocks: Sequence[Any], num_local: int, num_external: int
+        self, request: Request, blocks: Sequence[Any], num_local: int, num_reserved: int
     ) -> bool:
         """Give a request the blocks that its load fills, if those that are on their way can still
         get through. False: no change.
         """
-        kv, num_computed = self.kv_cache_manager, num_local + num_external
+        kv = self.kv_cache_manager
+        num_computed = num_local + (num_external := kv.num_external_tokens(request))
         num_spare = self.num_watermark_blocks if self.running else 0
         num_needed = kv.num_blocks_needed(request, num_computed, blocks) + num_spare
         if (
             not self._may_admit(request, num_computed, blocks)
-            or num_needed + self._num_reserved_blocks() > kv.num_free_blocks
+            or num_needed + num_reserved > kv.num_free_blocks
             or kv.allocate_slots(request, 0, blocks) is None
         ):
             return False
