@@ -44,6 +44,7 @@ MAX_TOKENS = {
     "models/hybrid": 1_490,
     "offload": 7_560,
     "offload/tiers": 3_500,
+    "offload/transfer": 4_800,
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_300,

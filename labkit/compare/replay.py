@@ -19,8 +19,8 @@ from labkit.compare.replay_groups import RecordedGroups, has_groups, with_kinds
 from labkit.compare.replay_transfers import (
     Load,
     ScriptedConnector,
+    describe_report,
     options_of_transfers,
-    report_of,
     transferring,
 )
 from mini_vllm.block_pool import KVCacheBlock
@@ -42,10 +42,10 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
     *("holding", "nulls", "free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
-    *("aborted_during", "finished", "free", "cached", "computed", "calls"),
+    *("kv", "aborted_during", "finished", "free", "cached", "computed", "calls"),
 )
 ONLY_SCHEMA_2 = frozenset(  # of these
-    "nulls spec blocked holding placeholders deferred processed spec_checked bitmask sampled computed calls".split()
+    "nulls spec blocked holding placeholders deferred processed spec_checked bitmask sampled kv computed calls".split()
 )
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
@@ -125,7 +125,7 @@ def _unknown_fields(trace: Record) -> Iterator[str]:
         yield f"options not known here ({', '.join(sorted(unknown))})"
     if unknown := set().union(*trace["requests"]) - REQUEST_FIELDS:
         yield f"fields of a request not known here ({', '.join(sorted(unknown))})"
-    if unknown := set().union(*trace["steps"]) - {"cached", "drafts", "kv", *_compared_fields(trace)}:
+    if unknown := set().union(*trace["steps"]) - {"cached", "drafts", *_compared_fields(trace)}:
         yield f"fields of a step not known here ({', '.join(sorted(unknown))})"
 
 
@@ -159,15 +159,13 @@ class SlotShadow:
         for group, (size, _, table) in enumerate(tables_of_groups(kv, load.request)):
             for position in range(load.start, load.end):
                 block_id = table[position // size]
-                is_right = block_id not in load.invalid
+                is_right = block_id not in load.bad
                 self._content[block_id, position % size] = hash((group, contents[position])) if is_right else 0
 
     def _contents(self, token_ids: Sequence[int]) -> list[int]:
         return list(accumulate(token_ids, lambda *pair: hash(pair), initial=0))[1:]
 
-    def stale_read(
-        self, kv: KVCacheManager, output: SchedulerOutput, invalid: Collection[int] = ()
-    ) -> str | None:
+    def stale_read(self, kv: KVCacheManager, output: SchedulerOutput, invalid: Collection[int] = ()) -> str | None:
         """Write the slots of a step, then read: says which request reads a slot that does not hold its own prefix.
 
         invalid: blocks whose load failed. A request that has one does the step again, or ends.
@@ -336,13 +334,16 @@ class ReplayRecorder(TablesByGroup):
         super().__init__(scheduler)
         self.shadow = SlotShadow()
         self.stale_read: str | None = None  # in the last step
-        self.take_loads: Callable[[], tuple[Sequence[Load], Sequence[int]]] = lambda: ((), ())
+        self.connector: ScriptedConnector | None = None
 
     def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
         output, kv = step.output, self.scheduler.kv_cache_manager
-        loads, invalid = self.take_loads()
-        for load in loads:
-            self.shadow.load(kv, load)
+        invalid: Sequence[int] = ()
+        if self.connector is not None and number is not None:
+            for load in self.connector.work(number):
+                self.shadow.load(kv, load)
+            report = self.connector.reports[number]
+            invalid, extra["kv"] = report.invalid_block_ids, describe_report(report)
         self.stale_read = self.shadow.stale_read(kv, output, invalid)
         extra["bitmask"] = describe_masks(self.scheduler, output)
         return super().after_schedule(step, number, **describe_queues(self.scheduler, output), **extra)
@@ -396,11 +397,10 @@ class ReplayRun(ScenarioRun):
         self.connector: ScriptedConnector | None = None
         if connector := trace["config"].get("connector"):
             self.connector = ScriptedConnector(trace["requests"], connector.get("role", "kv_both"))
-            scenario = scenario | {"config": options_of_transfers(scenario["config"])}
-            manager_cls, scheduler_cls = (classes.get(name) for name in ("kv_cache_manager_cls", "scheduler_cls"))
-            manager_cls = transferring(manager_cls or KVCacheManager, self.connector, self._report)
-            classes["kv_cache_manager_cls"] = manager_cls
-            classes["scheduler_cls"] = with_transfers(scheduler_cls or Scheduler)
+            scenario = scenario | {"config": options_of_transfers(trace, scenario["config"])}
+            recorded_cls = classes.get("kv_cache_manager_cls") or KVCacheManager
+            classes["kv_cache_manager_cls"] = transferring(recorded_cls, self.connector, self._report)
+            classes["scheduler_cls"] = with_transfers(classes.get("scheduler_cls") or Scheduler)
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
@@ -415,7 +415,7 @@ class ReplayRun(ScenarioRun):
         self.follows = not trace.get("kv_violations")
         self.fields = _compared_fields(trace)
         if self.connector is not None:
-            self.watch.take_loads = self._take_loads
+            self.watch.connector = self.connector
         self._inputs = {record["step"]: record for record in trace["steps"]} if self.follows else {}
 
     def first_difference(self) -> str | None:
@@ -446,12 +446,8 @@ class ReplayRun(ScenarioRun):
 
     def _report(self) -> TransferReport:
         """What the workers say with the step that ends now."""
-        return report_of(self._inputs.get(self.step, {}))
-
-    def _take_loads(self) -> tuple[Sequence[Load], Sequence[int]]:
         assert self.connector is not None
-        report = self._report()
-        return self.connector.take_loads(report), report.invalid_block_ids
+        return self.connector.reports[self.step]
 
     def _recorded_drafts(self, number: int) -> dict[str, Sequence[int]]:
         """The drafts that come in a step, as far as grammars allow them."""

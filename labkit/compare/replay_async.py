@@ -8,7 +8,7 @@ from collections import deque
 from typing import NamedTuple
 
 from labkit.compare.replay import ReplayRun, TablesByGroup, describe_masks, describe_queues, scheduler_cls_of
-from labkit.compare.replay_transfers import report_of
+from labkit.compare.replay_transfers import describe_report
 from mini_vllm.engine.ahead import one_step_ahead
 from mini_vllm.engine.ahead.core import MOST_IN_FLIGHT
 from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler
@@ -91,6 +91,9 @@ class AsyncReplayRun(ReplayRun):
         step = Step.decide(scheduler)
         record |= self.recorder.after_schedule(step, self.step, **describe_queues(scheduler, step.output))
         del record["computed"]  # it is told when a batch is taken in
+        if self.connector is not None:
+            self.connector.work(self.step)
+            record["kv"] = describe_report(self.connector.reports[self.step])
         output, placeholders, sampled = step.output, dict[str, int](), dict[str, list[int]]()
         for request in output.scheduled_requests:
             name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
@@ -119,7 +122,8 @@ class AsyncReplayRun(ReplayRun):
             record["sampled"] = sampled
 
     def _report(self) -> TransferReport:
-        return report_of(self._inputs.get(self._ending, {}))
+        assert self.connector is not None
+        return self.connector.reports[self._ending]
 
     def _answer(self, batch: Batch) -> dict[str, list[int]]:
         """What came of a batch. With grammars or drafts the tokens are an input, as they are recorded."""

@@ -31,15 +31,16 @@ class HybridTransferManager(TransferKVCacheManager, HybridKVCacheManager):
     def block_sizes(self) -> Sequence[int]:
         return [kind.block_size for kind in self.groups]
 
-    def allocate_slots(
-        self, request: Request, num_new_tokens: int, computed_blocks: Sequence[Any] = ()
-    ) -> list[KVCacheBlock] | None:
-        """What is loaded counts among the hits here."""
-        above = super(TransferKVCacheManager, self)
-        return above.allocate_slots(request, num_new_tokens, computed_blocks)
+    def _num_new_external(self) -> int:
+        return 0
 
     def _num_hit_tokens(self, computed_blocks: Sequence[Any]) -> int:
-        return super()._num_hit_tokens(computed_blocks) + self._num_external
+        """So many tokens are behind the windows' next one.
+
+        That is the last one of a whole load: vLLM 0.33.0 takes the one behind it, and then misses
+        the oldest token that the last one sees.
+        """
+        return super()._num_hit_tokens(computed_blocks) + self._num_external - self._is_whole
 
     def _take_blocks(
         self, request: Request, num_slots: int, computed_blocks: Sequence[Any]
@@ -48,7 +49,7 @@ class HybridTransferManager(TransferKVCacheManager, HybridKVCacheManager):
             return super()._take_blocks(request, num_slots, computed_blocks)
         if self.num_blocks_needed(request, num_slots, computed_blocks) > self.num_free_blocks:
             return None
-        num_computed = self._num_hit_tokens(computed_blocks)
+        num_computed = self._num_hit_tokens(computed_blocks) + self._is_whole
         loaded = super()._take_blocks(request, num_computed, computed_blocks)
         rest = super()._take_blocks(request, num_slots, ())
         assert loaded is not None

@@ -32,7 +32,8 @@ class DeferringPool(BlockPool):
     @contextmanager
     def hold_back(self) -> Iterator[list[KVCacheBlock]]:
         """What is freed meanwhile stays held, and comes into the list."""
-        self._held_back = blocks = []
+        blocks: list[KVCacheBlock] = []
+        self._held_back = blocks
         try:
             yield blocks
         finally:
@@ -60,6 +61,10 @@ class TransferKVCacheManager(KVCacheManager):
     kv_load_failure_policy: str = "fail"
     """What a request does whose load has failed: "fail", or "recompute"."""
     defers_frees: bool = False
+    keeps_failed_names: bool = False
+    """vLLM 0.33.0 lets a block that is computed again be found meanwhile, which is wrong K and V
+    for whoever finds it.
+    """
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,7 +78,8 @@ class TransferKVCacheManager(KVCacheManager):
         self.loading: set[str] = set()
         """Requests whose async load has not ended, as far as reports have told."""
         self._kept: dict[str, Request] = {}  # they have ended, and a transfer needs their blocks
-        self._num_external, self._is_async = 0, False  # of the request that is being admitted
+        # of the request that is being admitted
+        self._num_external, self._is_async, self._is_whole = 0, False, False
         self._report = NOTHING
         self._scheduled: Mapping[str, int] = {}  # tokens of the newest step, until it ends
         self._num_steps = self._num_ended = 0  # with tokens
@@ -93,17 +99,20 @@ class TransferKVCacheManager(KVCacheManager):
     # --- admission --------------------------------------------------------------------------------
 
     @contextmanager
-    def external(self, num_tokens: int, is_async: bool) -> Iterator[None]:
+    def external(
+        self, num_tokens: int, is_async: bool = False, is_whole: bool = False
+    ) -> Iterator[None]:
         """The request that is being admitted gets blocks for so many tokens more, which are loaded
         behind its hits.
 
-        An async load comes without lookahead, and its blocks get no names yet.
+        An async load comes without lookahead, and its blocks get no names yet. is_whole: it has all
+        tokens, and the last one will be computed again.
         """
-        self._num_external, self._is_async = num_tokens, is_async
+        self._num_external, self._is_async, self._is_whole = num_tokens, is_async, is_whole
         try:
             yield
         finally:
-            self._num_external, self._is_async = 0, False
+            self._num_external, self._is_async, self._is_whole = 0, False, False
 
     def num_external_tokens(self, request: Request) -> int:
         return self._num_external
@@ -116,7 +125,12 @@ class TransferKVCacheManager(KVCacheManager):
     def allocate_slots(
         self, request: Request, num_new_tokens: int, computed_blocks: Sequence[KVCacheBlock] = ()
     ) -> list[KVCacheBlock] | None:
-        return super().allocate_slots(request, self._num_external + num_new_tokens, computed_blocks)
+        num_new_tokens += self._num_new_external()
+        return super().allocate_slots(request, num_new_tokens, computed_blocks)
+
+    def _num_new_external(self) -> int:
+        """External tokens that count as new ones, and not as hits."""
+        return self._num_external
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         """A block that is computed once more has its name already."""

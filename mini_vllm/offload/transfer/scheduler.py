@@ -6,53 +6,31 @@ fail end their requests, or are computed. Source: vllm/v1/core/sched/scheduler.p
 _update_waiting_for_remote_kv, _update_requests_with_invalid_blocks, kv_holding_waiting).
 """
 
-from bisect import insort
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from mini_vllm.errors import DuplicateRequestError, InvalidParameterError, shown
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.manager import Reservation
 from mini_vllm.offload.transfer.connector import Match, TransferReport
 from mini_vllm.offload.transfer.manager import TransferKVCacheManager
-from mini_vllm.request import FINISH_REASONS, Request, RequestStatus
-from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput, urgency
+from mini_vllm.offload.transfer.queues import LateVictims, TwoQueues
+from mini_vllm.request import Request, RequestStatus
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 
 REMOTE_KV = "remote_kv"  # what a request waits for
 SENDING = "sending"
 
 
-class NoVictimError(Exception):
-    """A step in flight still writes into the blocks of the request that would give way."""
-
-
-class LateVictims(Scheduler):
-    """The innermost class: running requests get nothing more in this step if no victim may be
-    taken.
-    """
-
-    def _schedule_running(
-        self, requests: Sequence[Request], output: SchedulerOutput, token_budget: int
-    ) -> int:
-        before = output.total_num_scheduled_tokens
-        try:
-            return super()._schedule_running(requests, output, token_budget)
-        except NoVictimError:
-            return token_budget + before - output.total_num_scheduled_tokens
-
-
-class TransferScheduler(Scheduler):
+class TransferScheduler(TwoQueues):
     """The outermost class, over any scheduler of V1's kind: with_transfers() puts them together."""
 
-    kv_cache_manager: TransferKVCacheManager
     num_speculative_tokens = 0
     num_draft_slots = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.holding: deque[Request] = deque()
-        """Waiting requests that hold blocks, front first."""
         self._waits_for_load: set[Request] = set()
         self._failed_loads: set[Request] = set()  # of these, those with less than they should have
         self._one_token_loads: set[Request] = set()  # all there is has been loaded
@@ -88,7 +66,8 @@ class TransferScheduler(Scheduler):
             blocks, num_local, match = found
             num_external = match.num_tokens or 0
             num_reserved = self._num_reserved_blocks() if match.is_async else 0
-            with kv.external(num_external, match.is_async):
+            is_whole = match.is_async and num_local + num_external == request.num_tokens
+            with kv.external(num_external, match.is_async, is_whole):
                 if match.is_async:
                     if not self._begin_load(request, blocks, num_local, num_reserved):
                         break
@@ -112,9 +91,6 @@ class TransferScheduler(Scheduler):
         num_rows = self.num_draft_slots * (1 + len(output.scheduled_requests))
         left = self.max_num_batched_tokens - output.total_num_scheduled_tokens - num_rows
         return len(self.running) < self.max_num_seqs and (left > 0 or not self.num_draft_slots)
-
-    def _next_waiting(self) -> Request | None:
-        return self.holding[0] if self.holding else super()._next_waiting()
 
     def _is_ready(self, request: Request) -> bool:
         if request in self._waits_for_load:
@@ -187,9 +163,7 @@ class TransferScheduler(Scheduler):
         kv, k = self.kv_cache_manager, self.num_speculative_tokens
         num_ahead = 1 + k + getattr(kv, "num_lookahead_tokens", 0) if k else 0
         return sum(-(-num_ahead // size) for size in kv.block_sizes) + sum(
-            kv.num_blocks_needed(
-                each, Reservation(each.at_most(each.num_tokens) + num_ahead, 0)
-            )
+            kv.num_blocks_needed(each, Reservation(each.at_most(each.num_tokens) + num_ahead, 0))
             for each in self._prefills
         )
 
@@ -199,9 +173,7 @@ class TransferScheduler(Scheduler):
         kv.connector.update_state_after_alloc(request, tables, num_external)
 
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
-        if request in self.holding:
-            self.holding.remove(request)
-            self.waiting.appendleft(request)
+        self._to_waiting(request)
         self._one_token_loads.discard(request)
         if not request.num_computed_tokens:
             super()._admit(request, num_computed_tokens)
@@ -210,29 +182,10 @@ class TransferScheduler(Scheduler):
         self.running.append(request)
         request.status = RequestStatus.RUNNING
 
-    # --- the queues -------------------------------------------------------------------------------
-
-    def _pass_over(self, request: Request) -> None:
-        (self.holding if request in self.holding else self.waiting).remove(request)
-        self._set_aside.append(request)
-
-    def _put_back(self, output: SchedulerOutput) -> None:
-        """What was passed over stands in front of the queue to which it belongs now."""
-        for request in reversed(self._set_aside):
-            is_holder = request.num_computed_tokens or request in self._waits_for_load
-            queue = self.holding if is_holder else self.waiting
-            if self.policy == "priority":
-                insort(queue, request, key=urgency)
-            else:
-                queue.appendleft(request)
-            output.blocked[request.request_id] = "a part"
-        self._set_aside = []
+    def holds_blocks(self, request: Request) -> bool:
+        return bool(request.num_computed_tokens) or request in self._waits_for_load
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
-        request = self._requests.get(request_id)
-        if request in self.holding and reason in FINISH_REASONS:
-            self.holding.remove(request)
-            self.waiting.appendleft(request)
         finished = super().finish_request(request_id, reason)
         if finished is not None:
             self._forget_loads(finished)
@@ -246,22 +199,6 @@ class TransferScheduler(Scheduler):
             self._prefills,
         ):
             each.discard(request)
-
-    def has_unfinished_requests(self) -> bool:
-        """Also while a transfer needs the blocks of one that has finished."""
-        return super().has_unfinished_requests() or bool(self.kv_cache_manager.kept_req_ids)
-
-    def _check_requests(self, requests: Sequence[Request]) -> None:
-        for name in {each.request_id for each in requests} & {*self.kv_cache_manager.kept_req_ids}:
-            raise DuplicateRequestError(f"request {shown(name)} is still being transferred")
-        super()._check_requests(requests)
-
-    def _pop_victim(self) -> Request:
-        running, victim = list(self.running), super()._pop_victim()
-        if self.kv_cache_manager.is_in_flight(victim):
-            self.running = running
-            raise NoVictimError
-        return victim
 
     def _preempt(self, request: Request) -> None:
         self._forget_loads(request)
@@ -279,6 +216,9 @@ class TransferScheduler(Scheduler):
         kv, (_, stale) = self.kv_cache_manager, self._flights.popleft()
         report = kv.step_ended(output.num_scheduled_tokens)
         lost = self._find_lost(report)
+        for request in lost:
+            if any(request in flight.scheduled_requests for flight, _ in self._flights):
+                self._begin_again(request)
         if passed_over := stale.union(lost):
             rest = [each for each in output.scheduled_requests if each not in passed_over]
             output = replace(output, scheduled_requests=rest)
@@ -292,7 +232,8 @@ class TransferScheduler(Scheduler):
 
     def _find_lost(self, report: TransferReport) -> list[Request]:
         """Requests that a report says have not what they should, and whose step is void."""
-        kv, recomputes = self.kv_cache_manager, self.kv_cache_manager.kv_load_failure_policy != "fail"
+        kv = self.kv_cache_manager
+        recomputes = kv.kv_load_failure_policy == "recompute"
         lost = [each for each in self.holding if each.request_id in report.failed_recving]
         lost = [each for each in lost if each in self._waits_for_load]
         if recomputes:
@@ -302,41 +243,56 @@ class TransferScheduler(Scheduler):
             lost = []
         if report.invalid_block_ids:
             waiting = [each for each in self.holding if each in self._waits_for_load]
-            loads = self._go_back(waiting, report.invalid_block_ids)
+            loads = go_back(kv, waiting, report.invalid_block_ids)
             if recomputes:
                 self._failed_loads.update(loads)
             else:
                 lost += [each for each in loads if each not in lost]
-            lost += self._go_back(self.running, report.invalid_block_ids, forgets=not recomputes)
+            lost += go_back(kv, self.running, report.invalid_block_ids)
         return lost
 
-    def _go_back(
-        self, requests: Iterable[Request], invalid: Collection[int], forgets: bool = False
-    ) -> list[Request]:
-        """Requests with an invalid block among those of their computed tokens, which end before it
-        now; forgets: and what lies behind cannot be found.
-
-        Of requests that share such a block, the first one computes it.
-        """
-        kv, marked, affected = self.kv_cache_manager, set[int](), []
-        for request in requests:
-            num_blocks = -(-request.num_computed_tokens // kv.block_size)
-            table = kv.get_block_ids(request.request_id)[:num_blocks]
-            bad = [i for i, block_id in enumerate(table) if block_id in invalid]
-            own = [i for i in bad if table[i] not in marked]
-            if bad:
-                affected.append(request)
-                marked.update(table[i] for i in bad)
-            if own:
-                request.num_computed_tokens = own[0] * kv.block_size
-                if forgets:
-                    kv.forget_names(request, own[0])
-        return affected
+    def _begin_again(self, request: Request) -> None:
+        """What the steps in flight compute for it is as wrong. vLLM 0.33.0 takes it in."""
+        for _, stale in self._flights:
+            stale.add(request)
+        if request.status is RequestStatus.RUNNING:
+            self.running.remove(request)
+            table = self.kv_cache_manager.get_block_ids(request.request_id)
+            # the names of what is wrong are gone already
+            request.num_computed_tokens = len(table) * self.kv_cache_manager.block_size
+            self._preempt(request)
 
     def fail_step(self, output: SchedulerOutput) -> None:
         self._flights.pop()
         self.kv_cache_manager.step_ended(output.num_scheduled_tokens)
         super().fail_step(output)
+
+
+def go_back(
+    kv: TransferKVCacheManager, requests: Iterable[Request], invalid: Collection[int]
+) -> list[Request]:
+    """Requests with an invalid block among those of their computed tokens, which end before it
+    now. What lies behind it cannot be found.
+
+    In vLLM 0.33.0 the first of requests that share such a block computes it, and the other
+    ones do not wait for that.
+    """
+    marked, affected = set[int](), []
+    recomputes = kv.kv_load_failure_policy != "fail"
+    for request in requests:
+        num_blocks = -(-request.num_computed_tokens // kv.block_size)
+        table = kv.get_block_ids(request.request_id)[:num_blocks]
+        bad = [i for i, block_id in enumerate(table) if block_id in invalid]
+        own = [i for i in bad if table[i] not in marked or not kv.keeps_failed_names]
+        if bad:
+            affected.append(request)
+            marked.update(table[i] for i in bad)
+        if own:
+            request.num_computed_tokens = own[0] * kv.block_size
+            is_named = request.status is RequestStatus.RUNNING
+            if is_named and not (recomputes and kv.keeps_failed_names):
+                kv.forget_names(request, own[0])
+    return affected
 
 
 def with_transfers(base: type[SchedulerInterface]) -> type[TransferScheduler]:
@@ -348,7 +304,9 @@ def with_transfers(base: type[SchedulerInterface]) -> type[TransferScheduler]:
         raise InvalidParameterError(
             f"a KV transfer needs a scheduler that decides as Scheduler does, got {base.__name__}"
         )
-    bases = (TransferScheduler, LateVictims) if base is Scheduler else (
-        TransferScheduler, base, LateVictims
+    bases = (
+        (TransferScheduler, LateVictims)
+        if base is Scheduler
+        else (TransferScheduler, base, LateVictims)
     )
     return type(f"Transfer{base.__name__}", bases, {})
