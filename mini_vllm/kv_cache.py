@@ -286,12 +286,17 @@ class KVCacheManager:
         allocate_slots(). num_in_flight: tokens that a later step computes, whose blocks have to
         wait; is_left: even if all before them are published.
         """
-        end = request.num_computed_tokens // self.block_size
-        if request.request_id in self._num_published:
-            self._cache_blocks(request, 0, end)
+        request_id = request.request_id
+        num_full = request.num_computed_tokens // self.block_size
+        end = min(num_full, request.num_tokens // self.block_size)
+        if (start := self._num_published.pop(request_id, None)) is not None:
+            table = self._tables[request_id]
+            while start < end and table[start].block_hash is not None:  # by a subclass, itself
+                start += 1
+            self._cache_blocks(request, start, end)
             is_left = True
-        if num_in_flight and is_left:
-            self._num_published.setdefault(request.request_id, end)
+        if (num_in_flight and is_left) or end < num_full:
+            self._num_published.setdefault(request_id, end)
 
     def _cache_blocks(self, request: Request, start: int, end: int) -> None:
         """Publish blocks [start, end) of the table, which the coming step fills, and those that

@@ -49,6 +49,7 @@ MAX_TOKENS = {
     "offload": 7_560,
     "offload/tiers": 3_500,
     "offload/remote": 3_500,
+    "offload/transfer": 4_800,
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_300,

@@ -7,23 +7,33 @@ watches each replay for stale reads. Labs, tests and tools use this module.
 """
 
 import json
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Unpack
 
 from labkit.compare.replay_groups import RecordedGroups, has_groups, with_kinds
+from labkit.compare.replay_transfers import (
+    Load,
+    ScriptedConnector,
+    describe_report,
+    options_of_transfers,
+    transferring,
+)
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
+from mini_vllm.offload.transfer.connector import TransferReport
+from mini_vllm.offload.transfer.scheduler import REMOTE_KV, TransferScheduler, with_transfers
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus
-from mini_vllm.scheduler import SchedulerInterface, SchedulerOutput
+from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
@@ -31,11 +41,11 @@ from mini_vllm.structured.scheduler import GrammarGate, NewGrammar
 
 STEP_FIELDS = (  # what is compared of a step, in order of time
     *("step", "aborted_before", "sched", "spec", "preempted", "new", "resumed", "blocks", "waiting", "blocked"),
-    *("nulls", "free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
-    *("aborted_during", "finished", "free", "cached", "computed"),
+    *("holding", "nulls", "free_sched", "placeholders", "deferred", "processed", "spec_checked", "bitmask", "sampled"),
+    *("kv", "aborted_during", "finished", "free", "cached", "computed", "calls"),
 )
 ONLY_SCHEMA_2 = frozenset(  # of these
-    "nulls spec blocked placeholders deferred processed spec_checked bitmask sampled computed".split()
+    "nulls spec blocked holding placeholders deferred processed spec_checked bitmask sampled kv computed calls".split()
 )
 CONFIG_FIELDS = frozenset(
     "block_size num_blocks max_num_seqs max_num_batched_tokens long_prefill_token_threshold enable_chunked_prefill "
@@ -102,10 +112,8 @@ def _missing_features(trace: Record) -> Iterator[str]:
         yield f"a form of traces not known here (schema {schema})"
     if not has_groups(config) and config.get("hash_block_size", config["block_size"]) != config["block_size"]:
         yield "hashes of parts of a block (hash_block_size)"
-    if config.get("connector") is not None:
-        yield "KV connectors (connector)"
-    if any(request.get("kv") is not None for request in trace["requests"]):
-        yield "KV from outside (kv of a request)"
+    if config.get("connector") is None and any(request.get("kv") is not None for request in trace["requests"]):
+        yield "KV from outside without a connector (kv of a request)"
     for name in ("raises", "hangs"):
         if trace.get(name):
             yield f"a run that vLLM did not finish ({name})"
@@ -145,17 +153,32 @@ class SlotShadow:
     def __init__(self) -> None:
         self._content: dict[tuple[int, int], int] = {}  # (block id, offset) -> hash of the prefix
 
-    def stale_read(self, kv: KVCacheManager, output: SchedulerOutput) -> str | None:
-        """Write the slots of a step, then read: says which request reads a slot that does not hold its own prefix."""
+    def load(self, kv: KVCacheManager, load: Load) -> None:
+        """Write what a connector brings."""
+        contents = self._contents(load.request.all_token_ids[: load.end])
+        for group, (size, _, table) in enumerate(tables_of_groups(kv, load.request)):
+            for position in range(load.start, load.end):
+                block_id = table[position // size]
+                is_right = block_id not in load.bad
+                self._content[block_id, position % size] = hash((group, contents[position])) if is_right else 0
+
+    def _contents(self, token_ids: Sequence[int]) -> list[int]:
+        return list(accumulate(token_ids, lambda *pair: hash(pair), initial=0))[1:]
+
+    def stale_read(self, kv: KVCacheManager, output: SchedulerOutput, invalid: Collection[int] = ()) -> str | None:
+        """Write the slots of a step, then read: says which request reads a slot that does not hold its own prefix.
+
+        invalid: blocks whose load failed. A request that has one does the step again, or ends.
+        """
         slots_read = []
         for request in output.scheduled_requests:  # all of a step's writes come before its reads
+            num_blocks = -(-request.num_computed_tokens // kv.block_size)
+            if not {*invalid}.isdisjoint(kv.get_block_ids(request.request_id)[:num_blocks]):
+                continue
             start = request.num_computed_tokens
             end = start + output.num_scheduled_tokens[request.request_id]
-            content, contents = 0, []
             known = [*request.all_token_ids, *output.drafts.get(request.request_id, ())]
-            for token_id in known[:end]:
-                content = hash((content, token_id))
-                contents.append(content)
+            contents = self._contents(known[:end])
             for group, (size, first, table) in enumerate(tables_of_groups(kv, request)):
                 for position in range(first, end):
                     slot = (table[position // size], position % size)
@@ -311,17 +334,31 @@ class ReplayRecorder(TablesByGroup):
         super().__init__(scheduler)
         self.shadow = SlotShadow()
         self.stale_read: str | None = None  # in the last step
+        self.connector: ScriptedConnector | None = None
 
     def after_schedule(self, step: Step, number: int | None = None, **extra: Any) -> Record:
-        output = step.output
-        self.stale_read = self.shadow.stale_read(self.scheduler.kv_cache_manager, output)
+        output, kv = step.output, self.scheduler.kv_cache_manager
+        invalid: Sequence[int] = ()
+        if self.connector is not None and number is not None:
+            for load in self.connector.work(number):
+                self.shadow.load(kv, load)
+            report = self.connector.reports[number]
+            invalid, extra["kv"] = report.invalid_block_ids, describe_report(report)
+        self.stale_read = self.shadow.stale_read(kv, output, invalid)
         extra["bitmask"] = describe_masks(self.scheduler, output)
-        return super().after_schedule(step, number, blocked=dict(output.blocked), **extra)
+        return super().after_schedule(step, number, **describe_queues(self.scheduler, output), **extra)
 
     def after_update(self, *args: Any, **extra: Any) -> Record:
         """Here `computed` counts after the update, for all of running."""
         computed = {request.request_id: request.num_computed_tokens for request in self.scheduler.running}
         return super().after_update(*args, **extra, computed=computed)
+
+
+def describe_queues(scheduler: SchedulerInterface, output: SchedulerOutput) -> Record:
+    """What requests wait for, and which of those that wait hold blocks."""
+    blocked = {name: why for name, why in output.blocked.items() if why in ("grammar", REMOTE_KV)}
+    holding = scheduler.holding if isinstance(scheduler, TransferScheduler) else ()
+    return {"blocked": blocked, "holding": [request.request_id for request in holding]}
 
 
 def describe_masks(scheduler: SchedulerInterface, output: SchedulerOutput) -> Record:
@@ -357,6 +394,13 @@ class ReplayRun(ScenarioRun):
         if has_groups(trace["config"]):
             scenario = scenario | {"config": with_kinds(scenario["config"])}
             classes["kv_cache_manager_cls"] = RecordedGroups
+        self.connector: ScriptedConnector | None = None
+        if connector := trace["config"].get("connector"):
+            self.connector = ScriptedConnector(trace["requests"], connector.get("role", "kv_both"))
+            scenario = scenario | {"config": options_of_transfers(trace, scenario["config"])}
+            recorded_cls = classes.get("kv_cache_manager_cls") or KVCacheManager
+            classes["kv_cache_manager_cls"] = transferring(recorded_cls, self.connector, self._report)
+            classes["scheduler_cls"] = with_transfers(classes.get("scheduler_cls") or Scheduler)
         super().__init__(scenario, **classes)
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.proposer = None
@@ -370,6 +414,8 @@ class ReplayRun(ScenarioRun):
         self.records = self.recorder.steps  # what is compared
         self.follows = not trace.get("kv_violations")
         self.fields = _compared_fields(trace)
+        if self.connector is not None:
+            self.watch.connector = self.connector
         self._inputs = {record["step"]: record for record in trace["steps"]} if self.follows else {}
 
     def first_difference(self) -> str | None:
@@ -392,9 +438,16 @@ class ReplayRun(ScenarioRun):
     def run_step(self) -> SchedulerOutput:
         """Recorded drafts are an input, too: they come when the step is over."""
         output, number = super().run_step(), self.step - 1
+        if self.connector is not None:
+            self.records[-1]["calls"] = self.connector.take_calls()
         if isinstance(self.scheduler, SpeculativeScheduler):
             self.scheduler.update_draft_token_ids(self._recorded_drafts(number))
         return output
+
+    def _report(self) -> TransferReport:
+        """What the workers say with the step that ends now."""
+        assert self.connector is not None
+        return self.connector.reports[self.step]
 
     def _recorded_drafts(self, number: int) -> dict[str, Sequence[int]]:
         """The drafts that come in a step, as far as grammars allow them."""

@@ -7,12 +7,14 @@ EngineCore.step_with_batch_queue in vllm/v1/engine/core.py.
 from collections import deque
 from typing import NamedTuple
 
-from labkit.compare.replay import ReplayRun, TablesByGroup, describe_masks, scheduler_cls_of
+from labkit.compare.replay import ReplayRun, TablesByGroup, describe_masks, describe_queues, scheduler_cls_of
+from labkit.compare.replay_transfers import describe_report
 from mini_vllm.engine.ahead import one_step_ahead
 from mini_vllm.engine.ahead.core import MOST_IN_FLIGHT
 from mini_vllm.engine.ahead.drafts import AsyncSpeculativeScheduler
 from mini_vllm.engine.ahead.scheduler import AsyncScheduler
 from mini_vllm.observe.trace import Record, fake_token
+from mini_vllm.offload.transfer.connector import TransferReport
 from mini_vllm.policies.registry import get_scheduler_cls
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import SchedulerOutput
@@ -40,6 +42,7 @@ class AsyncReplayRun(ReplayRun):
         self.records = []
         self._queue: deque[Batch] = deque()
         self._has_news = False  # requests have ended, and no batch has told the workers of it
+        self._ending = 0  # the step whose batch is taken in
 
     def is_done(self) -> bool:
         return super().is_done() and not self._queue and not self._has_news
@@ -68,6 +71,8 @@ class AsyncReplayRun(ReplayRun):
                 for part in batch.step.unanswered:
                     part.after_schedule(batch.step, self.scheduler)
             record["bitmask"] = describe_masks(self.scheduler, output)
+        if self.connector is not None:
+            record["calls"] = self.connector.take_calls()
         self.records.append(record)
         self.recorder.totals["steps"] = len(self.records)
         self.step += 1
@@ -84,9 +89,11 @@ class AsyncReplayRun(ReplayRun):
         scheduler, self._has_news = self.scheduler, False
         self.recorder.before_schedule()
         step = Step.decide(scheduler)
-        blocked = {name: why for name, why in step.output.blocked.items() if why == "grammar"}
-        record |= self.recorder.after_schedule(step, self.step, blocked=blocked)
+        record |= self.recorder.after_schedule(step, self.step, **describe_queues(scheduler, step.output))
         del record["computed"]  # it is told when a batch is taken in
+        if self.connector is not None:
+            self.connector.work(self.step)
+            record["kv"] = describe_report(self.connector.reports[self.step])
         output, placeholders, sampled = step.output, dict[str, int](), dict[str, list[int]]()
         for request in output.scheduled_requests:
             name, n = request.request_id, output.num_scheduled_tokens[request.request_id]
@@ -100,7 +107,7 @@ class AsyncReplayRun(ReplayRun):
     def _take_in(self, batch: Batch, record: Record) -> None:
         scheduler, kv = self.scheduler, self.scheduler.kv_cache_manager
         sampled = self._answer(batch)
-        during = self._abort("during")
+        during, self._ending = self._abort("during"), batch.number
         batch.step.end_kv(kv, KVResult())
         finished = batch.step.update(scheduler, sampled)
         self._has_news |= bool(finished or during)
@@ -113,6 +120,10 @@ class AsyncReplayRun(ReplayRun):
         }
         if batch.step.output.num_scheduled_tokens:
             record["sampled"] = sampled
+
+    def _report(self) -> TransferReport:
+        assert self.connector is not None
+        return self.connector.reports[self._ending]
 
     def _answer(self, batch: Batch) -> dict[str, list[int]]:
         """What came of a batch. With grammars or drafts the tokens are an input, as they are recorded."""

@@ -133,8 +133,7 @@ def test_stop_token_ids_are_part_of_a_request() -> None:
     ("config", "request_fields", "feature"),
     [
         ({"hash_block_size": 2}, {}, "hashes of parts of a block (hash_block_size)"),
-        ({"connector": {"policy": "fail", "role": "kv_both"}}, {}, "KV connectors (connector)"),
-        ({}, {"kv": {"ext": 8}}, "KV from outside (kv of a request)"),
+        ({}, {"kv": {"ext": 8}}, "KV from outside without a connector (kv of a request)"),
         ({"mystery": 1}, {}, "options not known here (mystery)"),
         ({}, {"mystery": 1}, "fields of a request not known here (mystery)"),
     ],

@@ -37,6 +37,7 @@ ALL = {  # the options of each engine, by the first lab or phase that has it
         if options not in [each for other, each in ENGINES.items() if other < name] and "executor_cls" not in options
     },
 }
+ALL["05 ahead"] = ALL["05"] | {"async_scheduling": True}  # an engine of no lab has both
 OF_A_MODEL = ("04", "05.3", "06")  # the shadow reads no mask, no draft model and no block of main memory
 OPTIONS = {name: options for name, options in ALL.items() if name not in OF_A_MODEL}
 

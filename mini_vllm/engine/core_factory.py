@@ -190,11 +190,7 @@ def choose_executor(
 
         executor_cls = with_ranks(executor_cls)
     if is_ours:
-        may_run_ahead = (
-            config.speculative != "suffix"
-            and config.kv_offload_bytes is None
-            and issubclass(scheduler_cls, Scheduler)
-        )
+        may_run_ahead = config.speculative != "suffix" and issubclass(scheduler_cls, Scheduler)
         config = executor_cls.with_defaults(config, may_run_ahead)
     if not config.enforce_eager:
         from mini_vllm.worker.compiled import with_compiled

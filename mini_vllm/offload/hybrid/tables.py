@@ -18,10 +18,13 @@ def begin_tables(
     num_hit_tokens: int,
     pool: BlockPool,
 ) -> Tables:
-    """Tables with the blocks of a hit that a token will see, all of which are held now."""
+    """Tables with the blocks of a hit that a token will see, all of which are held now.
+
+    num_hit_tokens: behind them the next token comes. There may be more than the blocks have.
+    """
     tables: Tables = [list(hits) for hits in computed_blocks] or [[] for _ in groups]
     for kind, table in zip(groups, tables, strict=True):
-        num_skipped = min(kind.num_skipped_blocks(num_hit_tokens), len(table))
+        num_skipped = kind.num_skipped_blocks(num_hit_tokens)
         table[:num_skipped] = [pool.null_block] * num_skipped
         pool.touch(block for block in table if block is not pool.null_block)
     return tables

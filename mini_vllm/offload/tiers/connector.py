@@ -199,6 +199,8 @@ class TierConnector(KVConnector):
                 self._write(block)
             self.host.release(block)
         if result is None:
+            for name, _ in notes.published:
+                self._going.pop(name, None)
             return
         self.stats.num_stored += len(notes.stored)
         self.stats.num_loaded += len(notes.loaded)
@@ -207,7 +209,8 @@ class TierConnector(KVConnector):
                 self._going[name] = device_block.block_id
         if isinstance(result.connector, TierResult):
             for number, went_well in result.connector.done.items():
-                self._end(*self._jobs.pop(number), went_well)
+                if number in self._jobs:  # else an earlier step in flight has told it
+                    self._end(*self._jobs.pop(number), went_well)
 
     def exchange_notes(self, notes: Any) -> Any:
         present, self._notes = self._notes, notes or StepNotes()

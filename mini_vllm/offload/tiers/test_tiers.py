@@ -475,14 +475,20 @@ def test_spoilt_files_are_computed_again(checkpoint: Path, tmp_path: Path, answe
     again.shutdown()
 
 
+@pytest.mark.parametrize("ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_device_that_fails_spoils_no_tier(
-    checkpoint: Path, tmp_path: Path, answers: Any, silent_log: None
+    checkpoint: Path, tmp_path: Path, answers: Any, silent_log: None, ahead: bool
 ) -> None:
     """Steps fail once, twice in a row, and so often that requests are run one by one."""
     for i, (period, burst, late) in enumerate(((7, 1, False), (9, 2, True), (9, 3, False))):
-        options = {"kv_offload_bytes": 1 << 14, "kv_offload_path": tmp_path / str(i)}
+        options = {
+            **{"kv_offload_bytes": 1 << 14, "kv_offload_path": tmp_path / str(i)},
+            "async_scheduling": ahead,
+        }
         engine = make_engine(checkpoint, **options)
-        execute, count = engine.executor.runner.execute, itertools.count()  # type: ignore[attr-defined]
+        name = "launch" if ahead else "execute"
+        runner = engine.executor.runner  # type: ignore[attr-defined]
+        execute, count = getattr(runner, name), itertools.count()
 
         def fail(step: Any, execute: Any = execute, count: Any = count) -> Any:
             fails = len(step.req_ids) > 1 and next(count) % period < burst  # noqa: B023
@@ -493,7 +499,7 @@ def test_a_device_that_fails_spoils_no_tier(
                 raise RuntimeError
             return result
 
-        engine.executor.runner.execute = fail  # type: ignore[attr-defined]
+        setattr(runner, name, fail)
         for _ in range(2):
             assert visit_all(engine) == answers
         assert connector_of(engine).stats.num_loaded > 0
@@ -504,10 +510,12 @@ def test_a_device_that_fails_spoils_no_tier(
     "options",
     [
         {"policy": "priority", "max_num_batched_tokens": 7},
+        {"async_scheduling": True},
         {"speculative": "ngram"},
         *(
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
+                {"async_scheduling": True, "speculative": "ngram"},
                 {"scheduler": "prefill_first"},
                 {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
                 {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
@@ -531,7 +539,6 @@ def test_tiers_go_with_what_else_decides(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"async_scheduling": True}, "async_scheduling must be None or False with kv_offload"),
         ({"preemption_mode": "swap"}, "preemption_mode must be 'recompute' with kv_offload"),
         ({"enable_prefix_caching": False}, "enable_prefix_caching must be True with kv_offload"),
         ({"num_cpu_blocks": 3}, "num_cpu_blocks must be None or 0 with kv_offload_bytes"),

@@ -5,6 +5,7 @@ read and write files.
 import json
 import logging
 import shutil
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from typing import Any
@@ -30,6 +31,8 @@ NUM_READERS = 4  # threads
 MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run
 # seconds that a step waits for io threads if it has nothing to compute
 IDLE_WAIT = 0.005
+
+Jobs = dict[int, Future[bool]]  # by number
 
 logger = logging.getLogger("mini_vllm")
 
@@ -64,7 +67,7 @@ class TieringExecutor(LocalExecutor):
         self._readers = ThreadPoolExecutor(NUM_READERS, "kv-read")
         self._writer = ThreadPoolExecutor(1, "kv-write")
         self._owner = ""
-        self._begun: dict[int, Future[bool]] = {}
+        self._begun: Jobs = {}  # a new one with each step
 
     def _layout(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """All that the K and V of a text depend on. Weights go by the size and the time of their
@@ -104,14 +107,23 @@ class TieringExecutor(LocalExecutor):
         work = step.kv.connector
         if not isinstance(work, TierPlan):
             return super().run(step)
+        jobs = self._move(work)
+        return with_ended(jobs, step, super().run(without_connector(step)))
+
+    def launch(self, step: StepInput) -> Callable[[], StepOutput]:
+        """The device copies and computes in the order in which it is told to."""
+        work = step.kv.connector
+        if self.config.speculative or not isinstance(work, TierPlan):
+            return super().launch(step)
+        jobs = self._move(work)
+        collect = super().launch(without_connector(step))
+        return lambda: with_ended(jobs, step, collect())
+
+    def _move(self, work: TierPlan) -> Jobs:
         self._begin_jobs(work)
         self._store(work)
         self._load(work)
-        output = super().run(replace(step, kv=replace(step.kv, connector=None)))
-        if not step.req_ids:
-            wait(self._begun.values(), IDLE_WAIT)
-        done = {number: job.result() for number, job in self._begun.items() if job.done()}
-        return replace(output, kv=KVResult(connector=TierResult(done)))
+        return self._begun
 
     def _begin_jobs(self, work: TierPlan) -> None:
         """Begin the jobs that are new, and forget those whose end the scheduler knows."""
@@ -157,6 +169,20 @@ class TieringExecutor(LocalExecutor):
             self._folder.close()
 
 
+def without_connector(step: StepInput) -> StepInput:
+    return replace(step, kv=replace(step.kv, connector=None))
+
+
+def with_ended(jobs: Jobs, step: StepInput, output: StepOutput) -> StepOutput:
+    """What came of a step, and which jobs have ended. One with nothing to compute waits a
+    moment.
+    """
+    if not step.req_ids:
+        wait(jobs.values(), IDLE_WAIT)
+    done = {number: job.result() for number, job in jobs.items() if job.done()}
+    return replace(output, kv=KVResult(connector=TierResult(done)))
+
+
 def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Executor]:
     """The executor with tiers. Raises InvalidParameterError for what does not go together with
     them yet.
@@ -166,7 +192,6 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
             f"kv_offload_bytes needs LocalExecutor, got {executor_cls.__name__}"
         )
     for name, allowed in {
-        "async_scheduling": (None, False),
         "tensor_parallel_size": (1,),
         "enable_prefix_caching": (True,),
         "preemption_mode": ("recompute",),
