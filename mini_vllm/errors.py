@@ -21,8 +21,9 @@ def shown(value: object, limit: int = 200) -> str:
     sent.
     """
     short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
+    short.maxlevel = 2
     # more would be cut
+    short.maxstring = short.maxlong = short.maxother = limit
     short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
     try:
         text = (

@@ -178,6 +178,9 @@ class SamplingParams(Params):
     structured: StructuredOutputs | None = None
     """The form of the text: StructuredOutputs, a mapping of its fields, or a pydantic model."""
 
+    kv_transfer_params: Any = None
+    """What a KV connector is told of the request, a mapping. vLLM: extra_args."""
+
     output_kind: str = "cumulative"
     """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM:
     RequestOutputKind.
