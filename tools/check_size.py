@@ -63,6 +63,7 @@ MAX_TOKENS = {
     "load": 6_975,
     "simulator": 5_950,
     "cli": 13_800,
+    "cli/server": 700,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

@@ -89,7 +89,6 @@ class CoreFactory:
             core_cls = core_ahead(core_cls, scheduler_cls)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
-        hf_config = load_hf_config(resolve_model(config.model))
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
@@ -101,7 +100,11 @@ class CoreFactory:
             config.max_num_batched_tokens * (1 + bool(config.async_scheduling)),
         )
         self.kv_cache_plan = plan = plan_kv_cache(
-            config, hf_config, layout, executor.available_bytes, may_swap=may_swap
+            config,
+            load_hf_config(resolve_model(config.model)),
+            layout,
+            executor.available_bytes,
+            may_swap=may_swap,
         )
         if config.kv_offload_bytes is not None:
             manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]

@@ -67,7 +67,7 @@ class RemoteConnector(TierConnector):
         # of a decoder
         self._awaited: dict[str, Awaited] = {}  # by request, until its blocks are here
         self._pulling: dict[str, int] = {}  # by request, the number of its job
-        self._num_told = 0  # words to another engine that are on their way
+        self.num_told = 0  # words to another engine that are on their way
         self._last_beat = clock()
 
     # --- the prefiller ----------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class RemoteConnector(TierConnector):
         """Whether a step is needed, though no request may be there: for blocks that go to main
         memory under a lease, or for word from or to another engine.
         """
-        return bool(self._granted or self._arriving or self._pulling or self._num_told)
+        return bool(self._granted or self._arriving or self._pulling or self.num_told)
 
     @property
     def num_lent_blocks(self) -> int:
@@ -175,7 +175,7 @@ class RemoteConnector(TierConnector):
 
     def _end(self, job: Any, block: Any, went_well: Any) -> None:
         if isinstance(job, Tell):
-            self._num_told -= 1
+            self.num_told -= 1
             return
         if not isinstance(job, Pull):
             super()._end(job, block, went_well)
@@ -208,7 +208,7 @@ class RemoteConnector(TierConnector):
             self._tell(awaited.peer, "release", (awaited.lease_id,))
 
     def _tell(self, peer: Peer, what: Any, lease_ids: tuple[str, ...]) -> None:
-        self._num_told += 1
+        self.num_told += 1
         job = Tell(next(self._numbers), peer, what, lease_ids)
         self._jobs[job.number] = job, None  # type: ignore[assignment]
 

@@ -12,6 +12,7 @@ from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_nu
 from mini_vllm.offload.remote.leases import LEASE_SECONDS
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ANYWHERE = ("0.0.0.0", "::")
 ROLES = ("prefill", "decode")
 POLICIES = ("recompute", "fail")
 MAX_ID = 256  # characters of a request id on the wire
@@ -56,6 +57,7 @@ class KVTransferConfig(Params):
         self.require(
             "kv_connector", self.kv_connector != "nixl", "'tcp': this engine has no NIXL to load"
         )
+        self.require("kv_ip", self.kv_ip not in ANYWHERE, "an address that a decoder can call")
         is_near = self.kv_ip in LOOPBACK and all(peer in LOOPBACK for peer in self.kv_peers)
         if not is_near and self.kv_key is None:
             raise InvalidParameterError(

@@ -72,7 +72,7 @@ class Shelf:
         with self._changed:
             lease = self._leases.pin(request_id)
         try:
-            yield lease and self._filled(lease)
+            yield None if lease is None else self._filled(lease)
         finally:
             if lease is not None:
                 with self._changed:

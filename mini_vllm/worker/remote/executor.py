@@ -6,12 +6,13 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from mini_vllm import __version__
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.remote.leases import EXTENSION_SECONDS, LEASE_SECONDS, Leases
@@ -35,6 +36,8 @@ logger = logging.getLogger("mini_vllm")
 class RemoteExecutor(TieringExecutor):
     """Owns the server that lends and the threads that pull."""
 
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+    """Of leases and heartbeats, in seconds."""
     _server: BlockServer | None = None
 
     def allocate(self, plan: KVCachePlan) -> None:
@@ -51,13 +54,13 @@ class RemoteExecutor(TieringExecutor):
         config = self._transfer
         duration = config.kv_lease_duration
         leases = Leases(
-            time.monotonic,
+            self.clock,
             duration,
             duration * EXTENSION_SECONDS / LEASE_SECONDS,
             secrets.randbits(48),
         )
         shelf = Shelf(leases)
-        connector = RemoteConnector(super().make_connector(), config, shelf, time.monotonic)
+        connector = RemoteConnector(super().make_connector(), config, shelf, self.clock)
         if self._server is not None:
             self._server.shelf.clear()
             self._server.shelf = shelf
@@ -92,7 +95,7 @@ class RemoteExecutor(TieringExecutor):
             **layout,
             "weights": weights,
             "block_size": self._plan.block_size,
-            "version": __version__,
+            "version": import_module(__name__.partition(".")[0]).__version__,
             "protocol": PROTOCOL,
         }
         return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()

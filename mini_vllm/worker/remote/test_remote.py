@@ -6,7 +6,9 @@ not written is not a number. The test steps both, so no clock decides.
 """
 
 import socket
+import threading
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.params import SamplingParams
+from mini_vllm.worker.remote.executor import RemoteExecutor
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
 NUM_TOKENS = 6
@@ -111,11 +114,36 @@ def expected(checkpoint: Path) -> dict[str, Any]:
     return run(engine)
 
 
-@pytest.fixture
-def apart(checkpoint: Path) -> Iterator[Apart]:
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def clock() -> Iterator[Clock]:
+    """Of the leases of every engine."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RemoteExecutor, "clock", staticmethod(clock))
+        yield clock
+
+
+@pytest.fixture(scope="module")
+def both(checkpoint: Path, clock: Clock) -> Iterator[Apart]:
     apart = Apart(checkpoint)
     yield apart
     apart.close()
+
+
+@pytest.fixture
+def apart(both: Apart) -> Apart:
+    """Engines that have nothing in their caches."""
+    for engine in (both.prefiller, both.decoder):
+        engine.reset()
+    both.lender, both.borrower = map(connector_of, (both.prefiller, both.decoder))
+    return both
 
 
 def num_full_blocks(prompt: Sequence[int]) -> int:
@@ -136,3 +164,165 @@ def test_a_prompt_is_computed_there_and_decoded_here(
     assert apart.borrower.num_missed == 0
     assert apart.lender.num_lent_blocks == 0, "all were pulled"
     assert apart.borrower.host.num_held_blocks == apart.lender.host.num_held_blocks == 0
+
+
+# --- what may go wrong between the two ------------------------------------------------------------
+
+
+class Link:
+    """A connection of two machines that cuts or flips what the prefiller says.
+
+    fault: "" for none, "refuse" for no connection, ("cut", i) for the end before byte i, ("flip",
+    i) for another byte i.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        self._target = port
+        self.faults: list[tuple[str, int]] = []  # of the next connections
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                borrower, _ = self._listening.accept()
+            except OSError:
+                return
+            kind, place = self.faults.pop(0) if self.faults else ("", 0)
+            if kind == "refuse":
+                borrower.close()
+                continue
+            lender = socket.create_connection(("127.0.0.1", self._target))
+            talks = [
+                threading.Thread(target=self._carry, args=args, daemon=True)
+                for args in ((borrower, lender, "", 0), (lender, borrower, kind, place))
+            ]
+            for each in talks:
+                each.start()
+
+    @staticmethod
+    def _carry(source: socket.socket, sink: socket.socket, kind: str, place: int) -> None:
+        with suppress(OSError):
+            num_carried = 0
+            while data := bytearray(source.recv(1 << 16)):
+                here = place - num_carried
+                num_carried += len(data)
+                if kind == "flip" and 0 <= here < len(data):
+                    data[here] ^= 1
+                if kind == "cut" and here < len(data):
+                    sink.sendall(data[: max(here, 0)])
+                    break
+                sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@pytest.fixture
+def link(apart: Apart) -> Iterator[Link]:
+    link = Link(apart.port)
+    yield link
+    link.close()
+
+
+def visit(apart: Apart, names: Sequence[str], port: int | None = None) -> dict[str, Any]:
+    for name in names:
+        apart.prefill(name, PROMPTS[name])
+    for name in names:
+        apart.decode(name, PROMPTS[name], port)
+    return run(apart.decoder)
+
+
+def assert_nothing_is_held(apart: Apart) -> None:
+    run(apart.prefiller)
+    assert apart.lender.num_lent_blocks == 0
+    assert apart.lender.host.num_held_blocks == apart.borrower.host.num_held_blocks == 0
+    for engine in (apart.prefiller, apart.decoder):
+        kv = engine.scheduler.kv_cache_manager
+        assert kv.num_free_blocks == kv.num_usable_blocks
+
+
+def test_a_decode_that_comes_when_the_lease_is_over_is_computed(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_lease_duration=0.2)
+    apart.prefill("r0", PROMPTS["r0"])
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    clock.now += 0.5
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+    assert apart.borrower.num_missed == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_a_heartbeat_renews_the_lease_of_a_request_that_waits(
+    apart: Apart, clock: Clock, expected: dict[str, Any]
+) -> None:
+    begun = clock.now
+    for name, prompt in PROMPTS.items():
+        apart.prefill(name, prompt)
+    # two long requests have all the seats, and r0 waits behind them
+    for name in ("a", "b"):
+        apart.decoder.add_request(name, [7, 8, 9], params(60))
+    apart.decode("r0", PROMPTS["r0"])
+    for _ in range(8):
+        clock.now += 5
+        for _ in range(3):
+            apart.decoder.step()
+        while apart.borrower.num_told:  # a word is on its way
+            apart.decoder.step()
+    assert clock.now > begun + 30
+    assert run(apart.decoder)["r0"] == expected["r0"]
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+
+
+def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, clock: Clock) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    given = params(1, do_remote_decode=True, remote_request_id="r1")
+    apart.prefiller.add_request("r1", PROMPTS["r1"], given)
+    apart.prefiller.abort("r1")
+    apart.decode("r0", PROMPTS["r0"], port=free_port())  # nobody listens there, and so nobody hears
+    apart.decoder.abort("r0")
+    run(apart.decoder)
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    clock.now += 30
+    assert_nothing_is_held(apart)
+
+
+def test_a_decoder_that_aborts_says_so_and_the_lease_ends(apart: Apart) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decoder.abort("r0")
+    run(apart.decoder)
+    assert apart.borrower.num_pulled == 0
+    assert_nothing_is_held(apart)
+
+
+def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
+    apart: Apart, link: Link, clock: Clock, expected: dict[str, Any]
+) -> None:
+    num_pulled = num_missed = 0
+    size = apart.prefiller.kv_cache_plan.bytes_per_block + 32
+    places = [*range(0, 60, 7), 100, 200, *(300 + size * i // 3 for i in range(9))]
+    for kind in ("flip", "cut"):
+        for place in places:
+            link.faults = [(kind, place)]
+            assert visit(apart, ["r0"], link.port) == {"r0": expected["r0"]}, (kind, place)
+            link.faults.clear()
+            num_pulled += apart.borrower.num_pulled
+            num_missed += apart.borrower.num_missed
+            apart.decoder.reset()  # it has nothing in a cache again
+            apart.borrower = connector_of(apart.decoder)
+            clock.now += 30
+    assert num_missed > 0 < num_pulled
+    assert_nothing_is_held(apart)

@@ -176,7 +176,4 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
     }.items():
         words = " or ".join(map(repr, allowed))
         config.require(name, getattr(config, name) in allowed, f"{words} with kv_offload_bytes")
-    tiering_cls = with_remote(TieringExecutor, config)
-    if issubclass(tiering_cls, executor_cls):
-        return tiering_cls
-    return type(executor_cls.__name__, (tiering_cls, executor_cls), {})
+    return with_remote(TieringExecutor, executor_cls, config)
