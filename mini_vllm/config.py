@@ -157,6 +157,8 @@ class EngineConfig(Params):
     """The options of KVTransferConfig (offload/remote) by name: this engine computes prompts for
     another one, or decodes what another one has computed; None: it does both itself.
     """
+    kv_events_config: Any = None
+    """The options of KVEventsConfig (engine/outside) by name: what is cached is published."""
     async_scheduling: bool | None = None
     """Decide a step while the one before it computes, as vLLM does; None: on a GPU, where it can
     be.

@@ -52,9 +52,9 @@ class StructuredOutputs(Params):
         self.normalise()
         given = self._given()
         if len(given) != 1:
-            names = ", ".join(self.__slots__[:-1])
             raise InvalidParameterError(
-                f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}"
+                "StructuredOutputs: structured must be one of "
+                f"{', '.join(self.__slots__[:-1])}, got {given or 'none'}"
             )
         object.__setattr__(self, "json", None if self.json is None else as_schema_text(self.json))
         for name in ("regex", "grammar"):

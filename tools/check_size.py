@@ -29,7 +29,7 @@ MAX_TOKENS = {
     ".": 3_850,
     "engine": 8_850,
     "engine/ahead": 2_450,
-    "engine/lending": 150,
+    "engine/outside": 2_500,
     "light": 3_200,
     "worker": 13_080,
     "worker/compiled": 1_050,

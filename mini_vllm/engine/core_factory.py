@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.ahead import core_ahead, one_step_ahead
 from mini_vllm.engine.core import EngineCore
-from mini_vllm.engine.lending import with_lending
+from mini_vllm.engine.outside import for_others
 from mini_vllm.engine.timed_grammar import TimedGrammarGate
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
@@ -111,7 +111,7 @@ class CoreFactory:
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
-        self._core_cls = with_lending(core_cls, config)
+        self._core_cls = for_others(core_cls, config)
         self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))

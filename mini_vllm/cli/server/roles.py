@@ -1,5 +1,6 @@
 """The options of a server that does one half of the work."""
 
+import json
 import os
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,9 +45,15 @@ class Disaggregation:
         30, "For prefill: seconds for which blocks are kept for the decoder.", min=0
     )
 
+    kv_events_config: str | None = option(
+        None, "JSON: publish what is cached, for routers; see docs/serving.md."
+    )
+
     def of(self, config: EngineConfig) -> EngineConfig:
         """The engine with its role. Raises InvalidParameterError for a wrong option."""
         key = read_key(self.kv_key_file)
+        if self.kv_events_config is not None:
+            config = replace(config, kv_events_config=read_events(self.kv_events_config))
         if self.role is None:
             return config
         options: dict[str, Any] = {
@@ -75,6 +82,20 @@ class Disaggregation:
         from mini_vllm.serving.routes import Api
 
         return Api
+
+
+def read_events(text: str) -> Any:
+    """The options of KVEventsConfig. Raises InvalidParameterError for what are none."""
+    from mini_vllm.engine.outside.publisher import KVEventsConfig
+
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InvalidParameterError(f"kv_events_config must be a JSON object, got {shown(text)}")
+    KVEventsConfig(**found)
+    return found
 
 
 def read_key(path: Path | None) -> str | None:

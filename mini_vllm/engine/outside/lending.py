@@ -5,7 +5,6 @@ though no request may be left then. Source: has_finished_requests in SchedulerIn
 (vllm/v1/core/sched/interface.py), for which vLLM takes one more step.
 """
 
-from mini_vllm.config import EngineConfig
 from mini_vllm.engine.core import EngineCore
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.tiers.manager import TieredKVCacheManager
@@ -19,10 +18,3 @@ class LendingCore(EngineCore):
         assert isinstance(kv, TieredKVCacheManager)
         assert isinstance(kv.connector, RemoteConnector)
         return super().has_unfinished_requests() or kv.connector.has_work
-
-
-def with_lending(core_cls: type[EngineCore], config: EngineConfig) -> type[EngineCore]:
-    """The core, if the engine has no role; else one that lends or borrows blocks."""
-    if config.kv_transfer_config is None:
-        return core_cls
-    return type(core_cls.__name__, (LendingCore, core_cls), {})
