@@ -110,11 +110,15 @@ class RemoteConnector(TierConnector):
         """
         return bool(self._granted or self._arriving or self._pulling or self.num_told)
 
+    def held_blocks(self) -> list[list[HostBlock]]:
+        """What each lease holds now."""
+        self._collect()
+        return [list(held) for held in self._lent.values()]
+
     @property
     def num_lent_blocks(self) -> int:
         """Blocks that leases hold now."""
-        self._collect()
-        return len({id(block) for held in self._lent.values() for block in held})
+        return len({block.cpu_block for held in self.held_blocks() for block in held})
 
     # --- the decoder ------------------------------------------------------------------------------
 

@@ -63,7 +63,8 @@ class Borrower:
                 if arrived == len(job.names):
                     line.send(b"\x01")
         except Exception as error:
-            return Pulled(arrived, f"{job.peer.host}:{job.peer.port}: {shown(error)}")
+            text = str(error) if isinstance(error, WireError) else shown(error)
+            return Pulled(arrived, f"{job.peer.host}:{job.peer.port}: {text}")
         return Pulled(arrived, why)
 
     def _promised(self, head: dict[str, object], block: memoryview) -> tuple[int, str]:

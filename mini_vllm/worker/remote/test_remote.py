@@ -5,8 +5,10 @@ The engines run a random Qwen3 with sharp logits (fixture checkpoint) in whose c
 not written is not a number. The test steps both, so no clock decides.
 """
 
+import random
 import socket
 import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,9 +20,11 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
+from mini_vllm.errors import RequestFailedError
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.params import SamplingParams
 from mini_vllm.worker.remote.executor import RemoteExecutor
+from mini_vllm.worker.remote.wire import LENGTH
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
 NUM_TOKENS = 6
@@ -31,12 +35,12 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def make_engine(checkpoint: Path, **transfer: Any) -> LLMEngine:
+def make_engine(checkpoint: Path, block_size: int = 4, **transfer: Any) -> LLMEngine:
     options: dict[str, Any] = {"num_kv_blocks": 60, "max_num_seqs": 2}
     if transfer:
         options |= {"kv_offload_bytes": 1 << 20, "kv_transfer_config": transfer}
     engine = LLMEngine(
-        EngineConfig(str(checkpoint), dtype="float32", block_size=4, **options),
+        EngineConfig(str(checkpoint), dtype="float32", block_size=block_size, **options),
         core_cls=RecoveringCore,
     )
     for caches in engine.executor.runner.kv_caches:  # type: ignore[attr-defined]
@@ -65,9 +69,8 @@ class Apart:
 
     def __init__(self, checkpoint: Path, lender: Any = None, **transfer: Any) -> None:
         self.port = free_port()
-        self.prefiller = make_engine(
-            checkpoint, kv_role="prefill", kv_port=self.port, **transfer, **(lender or {})
-        )
+        own = {"kv_role": "prefill", "kv_port": self.port, **transfer, **(lender or {})}
+        self.prefiller = make_engine(checkpoint, **own)
         self.decoder = make_engine(checkpoint, kv_role="decode", **transfer)
         self.lender, self.borrower = map(connector_of, (self.prefiller, self.decoder))
 
@@ -308,12 +311,13 @@ def test_a_decoder_that_aborts_says_so_and_the_lease_ends(apart: Apart) -> None:
     assert_nothing_is_held(apart)
 
 
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
-    apart: Apart, link: Link, clock: Clock, expected: dict[str, Any]
+    apart: Apart, link: Link, clock: Clock, expected: dict[str, Any], every: int
 ) -> None:
     num_pulled = num_missed = 0
     size = apart.prefiller.kv_cache_plan.bytes_per_block + 32
-    places = [*range(0, 60, 7), 100, 200, *(300 + size * i // 3 for i in range(9))]
+    places = [*range(0, 60, 7), 100, 200, *(300 + size * i // 3 for i in range(9))][::every]
     for kind in ("flip", "cut"):
         for place in places:
             link.faults = [(kind, place)]
@@ -326,3 +330,166 @@ def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
             clock.now += 30
     assert num_missed > 0 < num_pulled
     assert_nothing_is_held(apart)
+
+
+def test_a_request_whose_blocks_do_not_come_fails_by_name_if_the_policy_says_so(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_load_failure_policy="fail", kv_lease_duration=1)
+    for name in ("r0", "r1"):
+        apart.prefill(name, PROMPTS[name])
+    apart.decode("r1", PROMPTS["r1"])
+    answers = run(apart.decoder)
+    clock.now += 1
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decoder.add_request("r2", PROMPTS["r2"], params(NUM_TOKENS))  # it is computed here
+    answers |= run(apart.decoder)
+    error = answers.pop("r0")
+    assert isinstance(error, RequestFailedError)
+    assert "KVTransferError: the blocks of its prompt have not come" in str(error)
+    assert answers == {name: expected[name] for name in ("r1", "r2")}
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, Any]) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    given = params(
+        NUM_TOKENS,
+        do_remote_prefill=True,
+        remote_request_id="r0",
+        remote_host="127.0.0.1",
+        remote_port=apart.port,
+    ).changed(n=2)
+    apart.decoder.add_request("r0", PROMPTS["r0"], given)
+    found = []
+    while apart.decoder.has_unfinished_requests():
+        found += [each for each in apart.decoder.step() if each.finished]
+    assert [choice.token_ids for choice in found[-1].outputs] == [expected["r0"]] * 2
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert apart.borrower.num_missed == 0
+    assert_nothing_is_held(apart)
+
+
+@pytest.mark.parametrize(
+    ("lender", "message"),
+    [
+        ({"kv_key": "another-secret-of-theirs"}, "kv_key is another one there"),
+        ({"block_size": 8}, "its model, dtype, block layout or version is another one"),
+    ],
+)
+def test_nothing_is_pulled_from_an_engine_that_is_another_one(
+    checkpoint: Path,
+    expected: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    lender: dict[str, Any],
+    message: str,
+) -> None:
+    apart = Apart(checkpoint, lender, kv_key="a-secret-of-both-of-them")
+    answers = visit(apart, ["r0"])
+    assert answers == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+    assert message in caplog.text
+    apart.close()
+
+
+def test_a_stranger_gets_nothing_and_holds_up_no_one(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    said = (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, LENGTH.pack(2) + b"{}" + bytes(32))
+    silent = [socket.create_connection(("127.0.0.1", apart.port)) for _ in range(4)]
+    for data in said:
+        with socket.create_connection(("127.0.0.1", apart.port)) as stranger:
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)
+            heard = b""
+            with suppress(OSError):
+                while new := stranger.recv(4096):
+                    heard += new
+            assert len(heard) < 200, "the greeting, and nothing else"
+    assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed == 0
+    for each in silent:
+        each.close()
+
+
+def test_blocks_that_may_be_spoilt_are_not_lent(apart: Apart, expected: dict[str, Any]) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    (held,) = apart.lender.held_blocks()
+    apart.lender.withdraw([held[1].name])
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed > 0
+
+
+def test_an_engine_that_begins_again_lends_nothing_of_before(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    apart.prefiller.reset()
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+def test_300_requests_with_faults_are_answered_or_fail_by_name(
+    checkpoint: Path, clock: Clock, policy: str
+) -> None:
+    """Of each kind 5 %: a lost worker, a lost block, a lost link, a cut one, a flipped byte, a
+    lease that has run out, and a client that goes away on either side.
+    """
+    rng = random.Random(62)
+    prompts = {
+        f"q{i}": [rng.randrange(5, 60) for _ in range(rng.randrange(6, 40))] for i in range(300)
+    }
+    plain = make_engine(checkpoint)
+    for name, prompt in prompts.items():
+        plain.add_request(name, prompt, params(NUM_TOKENS))
+    expected = run(plain)
+    apart = Apart(checkpoint, kv_load_failure_policy=policy)
+    link = Link(apart.port)
+    kinds = ["worker", "block", "refuse", "cut", "flip", "late", "abort", "abort there"]
+    answers: dict[str, Any] = {}
+    aborted, faulty = set(), Counter[str]()
+    for name, prompt in prompts.items():
+        kind = kinds[place] if (place := int(rng.random() * 20)) < len(kinds) else ""
+        faulty[kind] += 1
+        given = params(1, do_remote_decode=True, remote_request_id=name)
+        apart.prefiller.add_request(name, prompt, given)
+        if kind == "abort there":
+            apart.prefiller.abort(name)
+        run(apart.prefiller)
+        if kind == "worker":
+            apart.prefiller.reset()
+            apart.lender = connector_of(apart.prefiller)
+        if kind == "block" and (blocks := [*apart.lender.held_blocks()]):
+            apart.lender.withdraw([rng.choice(blocks[-1]).name])
+        if kind == "late":
+            clock.now += 31
+        if kind in ("cut", "flip", "refuse"):
+            link.faults = [(kind, rng.randrange(3000))]
+        apart.decode(name, prompt, link.port)
+        if kind == "abort":
+            for _ in range(rng.randrange(3)):
+                apart.decoder.step()
+            apart.decoder.abort(name)
+            aborted.add(name)
+        if rng.random() < 0.5:
+            answers |= run(apart.decoder)
+            link.faults.clear()
+    answers |= run(apart.decoder)
+    failed = {name for name, found in answers.items() if isinstance(found, Exception)}
+    assert all("KVTransferError" in str(answers[name]) for name in failed)
+    assert bool(failed) == (policy == "fail")
+    assert {*answers} | aborted == {*prompts}
+    assert {name: answers[name] for name in {*answers} - failed} == {
+        name: expected[name] for name in {*answers} - failed
+    }
+    assert all(faulty[kind] >= 5 for kind in kinds)
+    assert apart.borrower.num_pulled > apart.borrower.num_missed > 0
+    clock.now += 31
+    assert_nothing_is_held(apart)
+    apart.close()
+    link.close()
