@@ -11,7 +11,7 @@ from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.offload.remote.options import MAX_ID, KVTransferConfig
 from mini_vllm.offload.remote.shelf import Shelf
 from mini_vllm.step import CpuBlockId
-from mini_vllm.worker.remote.wire import DIGEST, MAX_NAMES, Head, Line, WireError
+from mini_vllm.worker.remote.wire import DIGEST, MAX_NAMES, Head, Line, SealError, WireError
 
 NUM_LENDERS = 16  # threads
 MOST_CONNECTIONS = 128  # served and waiting; a further one is closed at once
@@ -77,7 +77,11 @@ class BlockServer:
 
     def _talk(self, line: Line) -> None:
         line.greet()
-        head = line.read_head()
+        try:
+            head = line.read_head()
+        except SealError as error:
+            line.send_head({"error": str(error)})
+            raise
         line.allow(SECONDS)
         if head.get("compatibility") != self.compatibility:
             line.send_head({"error": "its model, dtype, block layout or version is another one"})

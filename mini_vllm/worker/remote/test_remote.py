@@ -311,7 +311,7 @@ def test_a_decoder_that_aborts_says_so_and_the_lease_ends(apart: Apart) -> None:
     assert_nothing_is_held(apart)
 
 
-@pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
 def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
     apart: Apart, link: Link, clock: Clock, expected: dict[str, Any], every: int
 ) -> None:
@@ -406,7 +406,7 @@ def test_a_stranger_gets_nothing_and_holds_up_no_one(
             with suppress(OSError):
                 while new := stranger.recv(4096):
                     heard += new
-            assert len(heard) < 200, "the greeting, and nothing else"
+            assert len(heard) < 300, "a greeting and no, and nothing else"
     assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
     assert apart.borrower.num_missed == 0
     for each in silent:

@@ -39,6 +39,10 @@ class WireError(Exception):
     """The other side has said something else than the protocol allows, or no."""
 
 
+class SealError(WireError):
+    """The other side has another key, or none."""
+
+
 class Line:
     """A connection with a deadline: no byte is waited for beyond it.
 
@@ -106,7 +110,7 @@ class Line:
         body, head = self._read_head()
         self.their_nonce = self.their_nonce or str(head.get("nonce"))
         if not hmac.compare_digest(self.read(DIGEST), self._seal(self.nonce, body)):
-            raise WireError("kv_key is another one there")
+            raise SealError("kv_key is another one there")
         return head
 
     def _read_head(self) -> tuple[bytes, Head]:
