@@ -1,5 +1,8 @@
 """Two servers on this machine, and a router in front of them: `make cluster ROUTER=vllm-router` or `ROUTER=smg`.
 
+`python examples/routers.py vllm-router --how apart` has one server compute prompts and the other one decode;
+`--how events` has both publish what they have cached, by which the router chooses.
+
 vllm-router (https://github.com/vllm-project/router) and smg, the successor of SGLang's router, are programs of other
 people. They send a prompt to the server that has most of it in its cache, and leave out a server that does not answer.
 Nothing of mini_vllm is between them and the servers. Ctrl-C ends all processes.
@@ -35,7 +38,9 @@ ROUTERS = ("vllm-router", "smg")
 
 
 class Cluster:
-    """Servers and a router. `with Cluster("smg") as cluster:` waits until all answer, and ends all at its end.
+    """Servers that are alike, and a router.
+
+    `with Cluster("smg") as cluster:` waits until all answer, and ends all at its end.
 
     router: the command. options: of the router, by default BY_PREFIX. folder: for the logs.
     """
@@ -57,10 +62,10 @@ class Cluster:
     def __enter__(self) -> "Cluster":
         try:
             for number, url in enumerate(self.servers):
-                self._start(url, f"server{number}", [*SERVE, "--num-kv-blocks", "400"])
+                self._start(url, f"server{number}", [*SERVE, "--num-kv-blocks", "400", *self.of_server(number)])
             for url in self.servers:
                 self._wait_for(url)
-            urls = ["--worker-urls", *self.servers, "--prometheus-port", self._metrics_port]
+            urls = [*self.of_router(), "--prometheus-port", self._metrics_port]
             self._start(self.url, "router", [self._router, *self._launch, *urls, *self._options])
             self._wait_for(self.url)
         except BaseException:
@@ -73,6 +78,14 @@ class Cluster:
     ) -> None:
         for url in [*self._processes]:
             self.end(url)
+
+    def of_server(self, number: int) -> list[str]:
+        """The options of a server."""
+        return []
+
+    def of_router(self) -> list[str]:
+        """The options by which the router knows the servers."""
+        return ["--worker-urls", *self.servers]
 
     def end(self, url: str, how: signal.Signals = signal.SIGTERM) -> None:
         """End the process that listens there."""
@@ -100,6 +113,43 @@ class Cluster:
             time.sleep(0.2)
 
 
+class Apart(Cluster):
+    """One server computes prompts, the other one decodes, and vllm-router tells them."""
+
+    def __init__(self, router: str, folder: Path = Path()) -> None:
+        super().__init__(router, options=[], folder=folder)
+        self._kv_port = str(*free_ports(1))
+
+    def of_server(self, number: int) -> list[str]:
+        return ["--role", "decode"] if number else ["--role", "prefill", "--kv-port", self._kv_port]
+
+    def of_router(self) -> list[str]:
+        prefiller, decoder = self.servers
+        return ["--vllm-pd-disaggregation", "--prefill", prefiller, "--decode", decoder]
+
+
+class ByEvents(Cluster):
+    """vllm-router hears from each server which blocks it has."""
+
+    def __init__(self, router: str, folder: Path = Path()) -> None:
+        super().__init__(router, options=["--policy", "kv_aware", "--kv-event-model", "tiny"], folder=folder)
+        self._endpoints = [f"tcp://{HERE}:{port}" for port in free_ports(2 * len(self.servers))]
+
+    def of_server(self, number: int) -> list[str]:
+        endpoint, replay = self._endpoints[2 * number :][:2]
+        return ["--kv-events-config", json.dumps({"endpoint": endpoint, "replay_endpoint": replay})]
+
+    def of_router(self) -> list[str]:
+        found = super().of_router()
+        for number, url in enumerate(self.servers):
+            endpoint, replay = self._endpoints[2 * number :][:2]
+            found += ["--kv-event-source", f"{url}={endpoint}", "--kv-event-replay-source", f"{url}={replay}"]
+        return found
+
+
+HOW = {"alike": Cluster, "apart": Apart, "events": ByEvents}
+
+
 def free_ports(number: int) -> list[int]:
     """Ports of this machine on which nothing listens."""
     sockets = [socket.socket() for _ in range(number)]
@@ -114,9 +164,11 @@ def free_ports(number: int) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("router", choices=ROUTERS, help="a command that is on the PATH")
-    name = parser.parse_args().router
+    parser.add_argument("--how", choices=HOW, default="alike", help="what the servers are to each other")
+    given = parser.parse_args()
+    name = given.router
     router = shutil.which(name) or sys.exit(f"{name} is not here: pip install {name}, in an environment of its own")
-    with Cluster(str(router)) as cluster:
+    with HOW[given.how](str(router)) as cluster:
         body = {"model": "tiny", "messages": [{"role": "user", "content": "What is a KV block?"}]}
         print(f"{name} is at {cluster.url}/v1, in front of {' and '.join(cluster.servers)}. Ask it:")
         print(f"curl {cluster.url}/v1/chat/completions -H 'Content-Type: application/json' -d '{json.dumps(body)}'")

@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
 from mini_vllm.errors import BOOL, SHARE, Params, Rule, integer, is_number, one_of
@@ -16,9 +17,6 @@ from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
 from mini_vllm.spec_decode import MATCHES, SPECULATIVE
 from mini_vllm.structured import BACKENDS
 
-TOOL_CALL_PARSERS = tuple(
-    "auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split()
-)
 MOST = (1 << 31) - 1  # of tokens, blocks and requests
 
 
@@ -42,7 +40,9 @@ RULES: Mapping[str, Rule] = {
     "cudagraph_mode": one_of(
         (None, *"none piecewise full full_decode_only full_and_piecewise".split())
     ),
-    "tool_call_parser": one_of(TOOL_CALL_PARSERS),
+    "tool_call_parser": one_of(
+        tuple("auto deepseek_v3 hermes llama3_json mistral none pythonic qwen3_coder xlam".split())
+    ),
     "reasoning_parser": one_of(("auto", "think", "none")),
     "attention_backend": NAME,
     "async_scheduling": BOOL.or_none(),
@@ -164,6 +164,12 @@ class EngineConfig(Params):
     """A folder in which it goes on behind main memory, and outlives the process."""
     kv_offload_disk_bytes: int | None = None
     """Most bytes of blocks in that folder; None: half of what is left there at the start."""
+    kv_transfer_config: Any = None
+    """The options of KVTransferConfig (offload/remote) by name: this engine computes prompts for
+    another one, or decodes what another one has computed; None: it does both itself.
+    """
+    kv_events_config: Any = None
+    """The options of KVEventsConfig (engine/outside) by name: what is cached is published."""
     async_scheduling: bool | None = None
     """Decide a step while the one before it computes, as vLLM does; None: on a GPU, where it can
     be.

@@ -53,9 +53,9 @@ class StructuredOutputs(Params):
         self.normalise()
         given = self._given()
         if len(given) != 1:
-            names = ", ".join(self.__slots__[:-1])
             raise InvalidParameterError(
-                f"StructuredOutputs: structured must be one of {names}, got {given or 'none'}"
+                "StructuredOutputs: structured must be one of "
+                f"{', '.join(self.__slots__[:-1])}, got {given or 'none'}"
             )
         object.__setattr__(self, "json", None if self.json is None else as_schema_text(self.json))
         for name in ("regex", "grammar"):
@@ -179,6 +179,9 @@ class SamplingParams(Params):
 
     structured: StructuredOutputs | None = None
     """The form of the text: StructuredOutputs, a mapping of its fields, or a pydantic model."""
+
+    kv_transfer_params: Any = None
+    """What a KV connector is told of the request, a mapping. vLLM: extra_args."""
 
     output_kind: str = "cumulative"
     """What an output tells: "cumulative" (all so far), "delta" (what is new), "final_only". vLLM:

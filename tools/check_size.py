@@ -29,12 +29,13 @@ MAX_TOKENS = {
     ".": 3_850,
     "engine": 8_850,
     "engine/ahead": 2_450,
+    "engine/outside": 2_500,
     "light": 3_200,
     "worker": 13_080,
     "worker/compiled": 1_050,
     "worker/graphs": 6_800,
     "worker/tiers": 2_150,
-    "worker/remote": 3_000,
+    "worker/remote": 3_300,
     "worker/ranks": 2_500,
     "parallel": 3_500,
     "parallel/experts": 1_350,
@@ -48,7 +49,7 @@ MAX_TOKENS = {
     "models/gpt_oss": 2_100,
     "offload": 7_560,
     "offload/tiers": 3_500,
-    "offload/remote": 3_500,
+    "offload/remote": 4_500,
     "offload/transfer": 4_800,
     "policies": 9_500,
     "spec_decode": 3_500,
@@ -69,6 +70,7 @@ MAX_TOKENS = {
     "simulator/roles": 2_150,
     "simulator/tiers": 1_700,
     "cli": 13_800,
+    "cli/server": 700,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

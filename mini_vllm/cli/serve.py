@@ -2,12 +2,14 @@
 
 import asyncio
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from typer import BadParameter
 
 from mini_vllm.cli.common import KEY_VARIABLES, console, option, show_log
+from mini_vllm.cli.server.roles import Disaggregation
+from mini_vllm.cli.server.tenants import with_tenants
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import shown
 from mini_vllm.observe.files import read_text
@@ -59,7 +61,9 @@ class Limits:
     )
 
 
-def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
+def serve(
+    config: EngineConfig, access: Access, limits: Limits, disaggregation: Disaggregation
+) -> None:
     """Serve the model to OpenAI's clients, on this machine."""
     show_log(console(stderr=True))
     from mini_vllm.serving.app import Server
@@ -74,7 +78,7 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
     if access.api_key_file is not None:
         keys = [*keys, *(read_text(access.api_key_file, 1 << 20).split() or [""])]
     check_texts(name, keys, origins)
-    config, tenants = with_tenants(config, access.multi_tenant)
+    config, tenants = with_tenants(disaggregation.of(config), access.multi_tenant)
     options = ServerOptions(
         name,
         tuple(keys),
@@ -93,7 +97,7 @@ def serve(config: EngineConfig, access: Access, limits: Limits) -> None:
         metrics_name=name,
         make_client=clients_of(limits.data_parallel_size),
     )
-    server = Server(engine, options)
+    server = Server(engine, options, disaggregation.api_cls())
 
     asyncio.run(
         run(
@@ -120,21 +124,3 @@ def check_texts(name: str, keys: list[str], origins: list[str]) -> None:
         for value in values:
             if not re.search(pattern, value):
                 raise BadParameter(f"{flag} is no {kind}: {shown(value)}")
-
-
-def with_tenants(
-    config: EngineConfig, keys_file: Path | None
-) -> tuple[EngineConfig, dict[str, str]]:
-    """The engine that tenants share, if there are tenants, and the sha256 of their keys by name."""
-    if keys_file is None:
-        return config, {}
-    from mini_vllm.cli.keys_file import read_keys_file
-
-    if config.scheduler not in ("v1", "tenants"):
-        raise BadParameter(
-            f"--multi-tenant has a scheduler of its own; --scheduler is {config.scheduler}"
-        )
-    tenants, quotas = read_keys_file(keys_file)
-    return replace(
-        config, scheduler="tenants", hash_function="sha256", cache_quotas=quotas
-    ), tenants

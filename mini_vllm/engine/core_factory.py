@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.ahead import core_ahead, one_step_ahead
 from mini_vllm.engine.core import EngineCore
+from mini_vllm.engine.outside import for_others
 from mini_vllm.engine.timed_grammar import TimedGrammarGate
 from mini_vllm.errors import InvalidParameterError, TokenizerMissingError
 from mini_vllm.frontend.input_processor import find_eos_token_ids
@@ -24,7 +25,8 @@ from mini_vllm.models.checkpoint import (
     resolve_model,
 )
 from mini_vllm.offload.hybrid.manager import with_groups
-from mini_vllm.offload.tiers.manager import attach_gate, flush, tiered, wants_tiers
+from mini_vllm.offload.remote.gate import attach_gate, wants_tiers
+from mini_vllm.offload.tiers.manager import flush, tiered
 from mini_vllm.policies.registry import (
     Classes,
     get_classes,
@@ -87,7 +89,6 @@ class CoreFactory:
             core_cls = core_ahead(core_cls, scheduler_cls)
         self.executor = executor = executor_cls(config)
         self.model_info = info = executor.load()
-        hf_config = load_hf_config(resolve_model(config.model))
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
@@ -99,14 +100,18 @@ class CoreFactory:
             config.max_num_batched_tokens * (1 + bool(config.async_scheduling)),
         )
         self.kv_cache_plan = plan = plan_kv_cache(
-            config, hf_config, layout, executor.available_bytes, may_swap=may_swap
+            config,
+            load_hf_config(resolve_model(config.model)),
+            layout,
+            executor.available_bytes,
+            may_swap=may_swap,
         )
         if config.kv_offload_bytes is not None:
             manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
-        self._core_cls = core_cls
+        self._core_cls = for_others(core_cls, config)
         self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))

@@ -31,9 +31,11 @@ UNCOUNTED_PATHS = PUBLIC_PATHS | {"/engine/steps"}  # whose requests hold up no 
 class Server:
     """The ASGI application. One event loop runs it, with one AsyncEngine."""
 
-    def __init__(self, engine: AsyncEngine, options: ServerOptions) -> None:
+    def __init__(
+        self, engine: AsyncEngine, options: ServerOptions, api_cls: type[Api] = Api
+    ) -> None:
         self.engine = engine
-        self.api = Api(engine, options)
+        self.api = api_cls(engine, options)
         self.num_in_flight = 0  # requests that are being answered, those of UNCOUNTED_PATHS apart
         self.router = Router(
             self.api.routes(),

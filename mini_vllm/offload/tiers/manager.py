@@ -5,7 +5,7 @@ wait for a disk.
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
@@ -13,7 +13,7 @@ from mini_vllm.kv_cache import PART, KVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.request import Request
-from mini_vllm.scheduler_interface import Part, SchedulerInterface
+from mini_vllm.scheduler_interface import Part
 from mini_vllm.step import StepInput, StepOutput
 
 
@@ -86,20 +86,6 @@ class LoadGate(Part):
         return self.kv.is_ready(request)
 
 
-def wants_tiers(config: Any) -> bool:
-    """Whether an EngineConfig asks for tiers.
-
-    Raises InvalidParameterError for a tier without the one before it.
-    """
-    for name, before in (
-        ("kv_offload_path", "kv_offload_bytes"),
-        ("kv_offload_disk_bytes", "kv_offload_path"),
-    ):
-        is_there = getattr(config, name) is None or getattr(config, before) is not None
-        config.require(name, is_there, f"None without {before}")
-    return config.kv_offload_bytes is not None
-
-
 def tiered(
     manager_cls: type[KVCacheManager], make_connector: Callable[[], TierConnector]
 ) -> type[TieredKVCacheManager]:
@@ -114,13 +100,6 @@ def tiered(
         )
     made = {"make_connector": staticmethod(make_connector)}
     return type(TieredKVCacheManager.__name__, (TieredKVCacheManager,), made)
-
-
-def attach_gate(scheduler: SchedulerInterface) -> None:
-    """Let requests wait for the tiers of the scheduler's KV cache manager, if it has some."""
-    kv = scheduler.kv_cache_manager
-    if isinstance(kv, TieredKVCacheManager):
-        scheduler.attach(LoadGate(kv))
 
 
 def flush(kv: KVCacheManager, execute: Callable[[StepInput], Future[StepOutput]]) -> None:

@@ -23,10 +23,11 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
-from mini_vllm.offload.tiers.manager import attach_gate, tiered
+from mini_vllm.offload.tiers.manager import tiered
 from mini_vllm.offload.tiers.work import Job, LookupResult, TierPlan, TierResult
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request

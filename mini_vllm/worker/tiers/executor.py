@@ -25,6 +25,7 @@ from mini_vllm.worker.cache_engine import lazy_zeros
 from mini_vllm.worker.executor import Executor
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory
+from mini_vllm.worker.remote import with_remote
 from mini_vllm.worker.tiers.block_folder import BlockFolder
 
 NUM_READERS = 4  # threads
@@ -200,6 +201,4 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
     }.items():
         words = " or ".join(map(repr, allowed))
         config.require(name, getattr(config, name) in allowed, f"{words} with kv_offload_bytes")
-    if issubclass(TieringExecutor, executor_cls):
-        return TieringExecutor
-    return type(executor_cls.__name__, (TieringExecutor, executor_cls), {})
+    return with_remote(TieringExecutor, executor_cls, config)

@@ -1,0 +1,1 @@
+"""What of `mini-vllm serve` is of one feature: tenants, and the roles of prefill and decode."""

@@ -1,0 +1,35 @@
+"""What the two halves of a connector to another engine tell each other, beside the jobs of
+tiers.
+"""
+
+from typing import Literal, NamedTuple
+
+from mini_vllm.offload.remote.options import Peer
+from mini_vllm.offload.tiers.work import Name
+from mini_vllm.step import CpuBlockId
+
+
+class Pull(NamedTuple):
+    """Fetch the blocks of a prompt, in their order, into these blocks of main memory."""
+
+    number: int  # of the job, as in tiers
+    peer: Peer
+    request_id: str
+    names: tuple[Name, ...]
+    cpu_blocks: tuple[CpuBlockId, ...]
+
+
+class Tell(NamedTuple):
+    """Word to a prefiller: a heartbeat, or that the blocks are not needed any longer."""
+
+    number: int
+    peer: Peer
+    what: Literal["extend", "release"]
+    request_ids: tuple[str, ...]
+
+
+class Pulled(NamedTuple):
+    """What came of a Pull: so many blocks from the first one on, and why not the next one."""
+
+    num_blocks: int
+    why: str = ""

@@ -1,0 +1,495 @@
+"""Prefill and decode apart, in one process: equal tokens whatever is lost between the two, and
+nothing that stays held.
+
+The engines run a random Qwen3 with sharp logits (fixture checkpoint) in whose cache whatever was
+not written is not a number. The test steps both, so no clock decides.
+"""
+
+import random
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
+from mini_vllm.engine.recovery import RecoveringCore
+from mini_vllm.errors import RequestFailedError
+from mini_vllm.offload.remote.connector import RemoteConnector
+from mini_vllm.params import SamplingParams
+from mini_vllm.worker.remote.executor import RemoteExecutor
+from mini_vllm.worker.remote.wire import LENGTH
+
+PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
+NUM_TOKENS = 6
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return int(listening.getsockname()[1])
+
+
+def make_engine(checkpoint: Path, block_size: int = 4, **transfer: Any) -> LLMEngine:
+    options: dict[str, Any] = {"num_kv_blocks": 60, "max_num_seqs": 2}
+    if transfer:
+        options |= {"kv_offload_bytes": 1 << 20, "kv_transfer_config": transfer}
+    engine = LLMEngine(
+        EngineConfig(str(checkpoint), dtype="float32", block_size=block_size, **options),
+        core_cls=RecoveringCore,
+    )
+    for caches in engine.executor.runner.kv_caches:  # type: ignore[attr-defined]
+        for cache in caches:
+            cache.fill_(torch.nan)
+    return engine
+
+
+def connector_of(engine: LLMEngine) -> RemoteConnector:
+    found = engine.scheduler.kv_cache_manager.connector  # type: ignore[attr-defined]
+    assert isinstance(found, RemoteConnector)
+    return found
+
+
+def params(max_tokens: int, **transfer: Any) -> SamplingParams:
+    return SamplingParams(
+        temperature=0,
+        max_tokens=max_tokens,
+        ignore_eos=True,
+        kv_transfer_params=transfer or None,
+    )
+
+
+class Apart:
+    """A prefiller, a decoder, and what a router tells them."""
+
+    def __init__(self, checkpoint: Path, lender: Any = None, **transfer: Any) -> None:
+        self.port = free_port()
+        own = {"kv_role": "prefill", "kv_port": self.port, **transfer, **(lender or {})}
+        self.prefiller = make_engine(checkpoint, **own)
+        self.decoder = make_engine(checkpoint, kv_role="decode", **transfer)
+        self.lender, self.borrower = map(connector_of, (self.prefiller, self.decoder))
+
+    def prefill(self, name: str, prompt: Sequence[int]) -> None:
+        given = params(1, do_remote_decode=True, remote_request_id=name)
+        self.prefiller.add_request(name, prompt, given)
+        run(self.prefiller)
+
+    def decode(self, name: str, prompt: Sequence[int], port: int | None = None) -> None:
+        given = params(
+            NUM_TOKENS,
+            do_remote_prefill=True,
+            remote_request_id=name,
+            remote_host="127.0.0.1",
+            remote_port=port or self.port,
+        )
+        self.decoder.add_request(name, prompt, given)
+
+    def close(self) -> None:
+        self.prefiller.shutdown()
+        self.decoder.shutdown()
+
+
+def run(engine: LLMEngine) -> dict[str, Any]:
+    """Step to the end: by request its tokens, or why it has failed."""
+    found: dict[str, Any] = {}
+    for _ in range(10_000):
+        if not engine.has_unfinished_requests():
+            break
+        for output in engine.step():
+            if output.finished:
+                choice = output.outputs[0]
+                found[output.request_id] = choice.error or choice.token_ids
+    assert not engine.has_unfinished_requests()
+    engine.scheduler.kv_cache_manager.block_pool.check_integrity()
+    return found
+
+
+@pytest.fixture(scope="module")
+def expected(checkpoint: Path) -> dict[str, Any]:
+    engine = make_engine(checkpoint)
+    for name, prompt in PROMPTS.items():
+        engine.add_request(name, prompt, params(NUM_TOKENS))
+    return run(engine)
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(scope="module")
+def clock() -> Iterator[Clock]:
+    """Of the leases of every engine."""
+    clock = Clock()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RemoteExecutor, "clock", staticmethod(clock))
+        yield clock
+
+
+@pytest.fixture(scope="module")
+def both(checkpoint: Path, clock: Clock) -> Iterator[Apart]:
+    apart = Apart(checkpoint)
+    yield apart
+    apart.close()
+
+
+@pytest.fixture
+def apart(both: Apart) -> Apart:
+    """Engines that have nothing in their caches."""
+    for engine in (both.prefiller, both.decoder):
+        engine.reset()
+    both.lender, both.borrower = map(connector_of, (both.prefiller, both.decoder))
+    return both
+
+
+def num_full_blocks(prompt: Sequence[int]) -> int:
+    return (len(prompt) - 1) // 4
+
+
+def test_a_prompt_is_computed_there_and_decoded_here(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    for name, prompt in PROMPTS.items():
+        apart.prefill(name, prompt)
+    assert apart.lender.num_lent_blocks > 0
+    for name, prompt in PROMPTS.items():
+        apart.decode(name, prompt)
+    assert run(apart.decoder) == expected
+    num_blocks = sum(map(num_full_blocks, PROMPTS.values()))
+    assert apart.borrower.num_pulled == num_blocks
+    assert apart.borrower.num_missed == 0
+    assert apart.lender.num_lent_blocks == 0, "all were pulled"
+    assert apart.borrower.host.num_held_blocks == apart.lender.host.num_held_blocks == 0
+
+
+# --- what may go wrong between the two ------------------------------------------------------------
+
+
+class Link:
+    """A connection of two machines that cuts or flips what the prefiller says.
+
+    fault: "" for none, "refuse" for no connection, ("cut", i) for the end before byte i, ("flip",
+    i) for another byte i.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listening.getsockname()[1])
+        self._target = port
+        self.faults: list[tuple[str, int]] = []  # of the next connections
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while True:
+            try:
+                borrower, _ = self._listening.accept()
+            except OSError:
+                return
+            kind, place = self.faults.pop(0) if self.faults else ("", 0)
+            if kind == "refuse":
+                borrower.close()
+                continue
+            lender = socket.create_connection(("127.0.0.1", self._target))
+            talks = [
+                threading.Thread(target=self._carry, args=args, daemon=True)
+                for args in ((borrower, lender, "", 0), (lender, borrower, kind, place))
+            ]
+            for each in talks:
+                each.start()
+
+    @staticmethod
+    def _carry(source: socket.socket, sink: socket.socket, kind: str, place: int) -> None:
+        with suppress(OSError):
+            num_carried = 0
+            while data := bytearray(source.recv(1 << 16)):
+                here = place - num_carried
+                num_carried += len(data)
+                if kind == "flip" and 0 <= here < len(data):
+                    data[here] ^= 1
+                if kind == "cut" and here < len(data):
+                    sink.sendall(data[: max(here, 0)])
+                    break
+                sink.sendall(data)
+        for each in (source, sink):
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+
+@pytest.fixture
+def link(apart: Apart) -> Iterator[Link]:
+    link = Link(apart.port)
+    yield link
+    link.close()
+
+
+def visit(apart: Apart, names: Sequence[str], port: int | None = None) -> dict[str, Any]:
+    for name in names:
+        apart.prefill(name, PROMPTS[name])
+    for name in names:
+        apart.decode(name, PROMPTS[name], port)
+    return run(apart.decoder)
+
+
+def assert_nothing_is_held(apart: Apart) -> None:
+    run(apart.prefiller)
+    assert apart.lender.num_lent_blocks == 0
+    assert apart.lender.host.num_held_blocks == apart.borrower.host.num_held_blocks == 0
+    for engine in (apart.prefiller, apart.decoder):
+        kv = engine.scheduler.kv_cache_manager
+        assert kv.num_free_blocks == kv.num_usable_blocks
+
+
+def test_a_decode_that_comes_when_the_lease_is_over_is_computed(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_lease_duration=0.2)
+    apart.prefill("r0", PROMPTS["r0"])
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    clock.now += 0.5
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+    assert apart.borrower.num_missed == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_a_heartbeat_renews_the_lease_of_a_request_that_waits(
+    apart: Apart, clock: Clock, expected: dict[str, Any]
+) -> None:
+    begun = clock.now
+    for name, prompt in PROMPTS.items():
+        apart.prefill(name, prompt)
+    # two long requests have all the seats, and r0 waits behind them
+    for name in ("a", "b"):
+        apart.decoder.add_request(name, [7, 8, 9], params(60))
+    apart.decode("r0", PROMPTS["r0"])
+    for _ in range(8):
+        clock.now += 5
+        for _ in range(3):
+            apart.decoder.step()
+        while apart.borrower.num_told:  # a word is on its way
+            apart.decoder.step()
+    assert clock.now > begun + 30
+    assert run(apart.decoder)["r0"] == expected["r0"]
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+
+
+def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, clock: Clock) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    given = params(1, do_remote_decode=True, remote_request_id="r1")
+    apart.prefiller.add_request("r1", PROMPTS["r1"], given)
+    apart.prefiller.abort("r1")
+    apart.decode("r0", PROMPTS["r0"], port=free_port())  # nobody listens there, and so nobody hears
+    apart.decoder.abort("r0")
+    run(apart.decoder)
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    clock.now += 30
+    assert_nothing_is_held(apart)
+
+
+def test_a_decoder_that_aborts_says_so_and_the_lease_ends(apart: Apart) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decoder.abort("r0")
+    run(apart.decoder)
+    assert apart.borrower.num_pulled == 0
+    assert_nothing_is_held(apart)
+
+
+@pytest.mark.parametrize("every", [9, pytest.param(1, marks=pytest.mark.slow)])
+def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
+    apart: Apart, link: Link, clock: Clock, expected: dict[str, Any], every: int
+) -> None:
+    num_pulled = num_missed = 0
+    size = apart.prefiller.kv_cache_plan.bytes_per_block + 32
+    places = [*range(0, 60, 7), 100, 200, *(300 + size * i // 3 for i in range(9))][::every]
+    for kind in ("flip", "cut"):
+        for place in places:
+            link.faults = [(kind, place)]
+            assert visit(apart, ["r0"], link.port) == {"r0": expected["r0"]}, (kind, place)
+            link.faults.clear()
+            num_pulled += apart.borrower.num_pulled
+            num_missed += apart.borrower.num_missed
+            apart.decoder.reset()  # it has nothing in a cache again
+            apart.borrower = connector_of(apart.decoder)
+            clock.now += 30
+    assert num_missed > 0 < num_pulled
+    assert_nothing_is_held(apart)
+
+
+def test_a_request_whose_blocks_do_not_come_fails_by_name_if_the_policy_says_so(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_load_failure_policy="fail", kv_lease_duration=1)
+    for name in ("r0", "r1"):
+        apart.prefill(name, PROMPTS[name])
+    apart.decode("r1", PROMPTS["r1"])
+    answers = run(apart.decoder)
+    clock.now += 1
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decoder.add_request("r2", PROMPTS["r2"], params(NUM_TOKENS))  # it is computed here
+    answers |= run(apart.decoder)
+    error = answers.pop("r0")
+    assert isinstance(error, RequestFailedError)
+    assert "KVTransferError: the blocks of its prompt have not come" in str(error)
+    assert answers == {name: expected[name] for name in ("r1", "r2")}
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, Any]) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    given = params(
+        NUM_TOKENS,
+        do_remote_prefill=True,
+        remote_request_id="r0",
+        remote_host="127.0.0.1",
+        remote_port=apart.port,
+    ).changed(n=2)
+    apart.decoder.add_request("r0", PROMPTS["r0"], given)
+    found = []
+    while apart.decoder.has_unfinished_requests():
+        found += [each for each in apart.decoder.step() if each.finished]
+    assert [choice.token_ids for choice in found[-1].outputs] == [expected["r0"]] * 2
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert apart.borrower.num_missed == 0
+    assert_nothing_is_held(apart)
+
+
+@pytest.mark.parametrize(
+    ("lender", "message"),
+    [
+        ({"kv_key": "another-secret-of-theirs"}, "kv_key is another one there"),
+        ({"block_size": 8}, "its model, dtype, block layout or version is another one"),
+    ],
+)
+def test_nothing_is_pulled_from_an_engine_that_is_another_one(
+    checkpoint: Path,
+    expected: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
+    lender: dict[str, Any],
+    message: str,
+) -> None:
+    apart = Apart(checkpoint, lender, kv_key="a-secret-of-both-of-them")
+    answers = visit(apart, ["r0"])
+    assert answers == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+    assert message in caplog.text
+    apart.close()
+
+
+def test_a_stranger_gets_nothing_and_holds_up_no_one(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    said = (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, LENGTH.pack(2) + b"{}" + bytes(32))
+    silent = [socket.create_connection(("127.0.0.1", apart.port)) for _ in range(4)]
+    for data in said:
+        with socket.create_connection(("127.0.0.1", apart.port)) as stranger:
+            stranger.sendall(data)
+            stranger.shutdown(socket.SHUT_WR)
+            heard = b""
+            with suppress(OSError):
+                while new := stranger.recv(4096):
+                    heard += new
+            assert len(heard) < 300, "a greeting and no, and nothing else"
+    assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed == 0
+    for each in silent:
+        each.close()
+
+
+def test_blocks_that_may_be_spoilt_are_not_lent(apart: Apart, expected: dict[str, Any]) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    (held,) = apart.lender.held_blocks()
+    apart.lender.withdraw([held[1].name])
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed > 0
+
+
+def test_an_engine_that_begins_again_lends_nothing_of_before(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    apart.prefiller.reset()
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert apart.borrower.num_pulled == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["recompute", "fail"])
+def test_300_requests_with_faults_are_answered_or_fail_by_name(
+    checkpoint: Path, clock: Clock, policy: str
+) -> None:
+    """Of each kind 5 %: a lost worker, a lost block, a lost link, a cut one, a flipped byte, a
+    lease that has run out, and a client that goes away on either side.
+    """
+    rng = random.Random(62)
+    prompts = {
+        f"q{i}": [rng.randrange(5, 60) for _ in range(rng.randrange(6, 40))] for i in range(300)
+    }
+    plain = make_engine(checkpoint)
+    for name, prompt in prompts.items():
+        plain.add_request(name, prompt, params(NUM_TOKENS))
+    expected = run(plain)
+    apart = Apart(checkpoint, kv_load_failure_policy=policy)
+    link = Link(apart.port)
+    kinds = ["worker", "block", "refuse", "cut", "flip", "late", "abort", "abort there"]
+    answers: dict[str, Any] = {}
+    aborted, faulty = set(), Counter[str]()
+    for name, prompt in prompts.items():
+        kind = kinds[place] if (place := int(rng.random() * 20)) < len(kinds) else ""
+        faulty[kind] += 1
+        given = params(1, do_remote_decode=True, remote_request_id=name)
+        apart.prefiller.add_request(name, prompt, given)
+        if kind == "abort there":
+            apart.prefiller.abort(name)
+        run(apart.prefiller)
+        if kind == "worker":
+            apart.prefiller.reset()
+            apart.lender = connector_of(apart.prefiller)
+        if kind == "block" and (blocks := [*apart.lender.held_blocks()]):
+            apart.lender.withdraw([rng.choice(blocks[-1]).name])
+        if kind == "late":
+            clock.now += 31
+        if kind in ("cut", "flip", "refuse"):
+            link.faults = [(kind, rng.randrange(3000))]
+        apart.decode(name, prompt, link.port)
+        if kind == "abort":
+            for _ in range(rng.randrange(3)):
+                apart.decoder.step()
+            apart.decoder.abort(name)
+            aborted.add(name)
+        if rng.random() < 0.5:
+            answers |= run(apart.decoder)
+            link.faults.clear()
+    answers |= run(apart.decoder)
+    failed = {name for name, found in answers.items() if isinstance(found, Exception)}
+    assert all("KVTransferError" in str(answers[name]) for name in failed)
+    assert bool(failed) == (policy == "fail")
+    assert {*answers} | aborted == {*prompts}
+    assert {name: answers[name] for name in {*answers} - failed} == {
+        name: expected[name] for name in {*answers} - failed
+    }
+    assert all(faulty[kind] >= 5 for kind in kinds)
+    assert apart.borrower.num_pulled > apart.borrower.num_missed > 0
+    clock.now += 31
+    assert_nothing_is_held(apart)
+    apart.close()
+    link.close()
