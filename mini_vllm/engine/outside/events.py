@@ -122,7 +122,7 @@ class CacheWatch:
 class TellingCore(EngineCore):
     """Publishes what the prefix cache of its scheduler gains and loses."""
 
-    publish: ClassVar[Publish]
+    publish: ClassVar[staticmethod[[list[KVEvent]], None]]
 
     def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
         super().__init__(scheduler, executor)

@@ -4,10 +4,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from mini_vllm.load.workload import TraceRequest
+from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
-from mini_vllm.offload.tiers.manager import attach_gate, tiered
+from mini_vllm.offload.tiers.manager import tiered
 from mini_vllm.offload.tiers.work import LookupResult, TierPlan, TierResult
 from mini_vllm.policies.registry import get_classes, make_scheduler
 from mini_vllm.request import Request

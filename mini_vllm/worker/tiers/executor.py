@@ -171,6 +171,7 @@ class TieringExecutor(LocalExecutor):
 
 
 def without_connector(step: StepInput) -> StepInput:
+    """The step without what the connector has said."""
     return replace(step, kv=replace(step.kv, connector=None))
 
 
