@@ -21,10 +21,9 @@ def shown(value: object, limit: int = 200) -> str:
     sent.
     """
     short = reprlib.Repr()
-    for name in vars(short):
-        if name.startswith("max"):
-            setattr(short, name, limit)  # more would be cut
-    short.maxlevel = 2
+    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
+    # more would be cut
+    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
     try:
         text = (
             repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
