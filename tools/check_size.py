@@ -37,6 +37,7 @@ MAX_TOKENS = {
     "worker/ranks": 2_500,
     "parallel": 3_500,
     "parallel/experts": 1_350,
+    "parallel/watch": 200,
     "worker/sampling": 4_150,
     "attention": 12_930,
     "native": 1_150,

@@ -86,9 +86,9 @@ class EngineLoop:
         except BrokenPipeError:  # the front is gone
             raise
         except Exception as error:
-            logger.exception("the engine has stopped")
             with suppress(OSError):
                 send(Died(f"{type(error).__name__}: {shown(error)}"))
+            logger.exception("the engine has stopped")
             raise
         finally:
             self._factory.shutdown()

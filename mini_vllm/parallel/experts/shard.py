@@ -1,6 +1,7 @@
 """The shard of a model whose experts are whole, each on some of the ranks; all else is cut."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,6 +91,6 @@ def read_loads(file: Path) -> Loads:
 
 def write_loads(file: Path, loads: Loads) -> None:
     """Put loads into a file, at once or not at all."""
-    beside = file.with_name(f"{file.name}.new")
+    beside = file.with_name(f"{file.name}.{os.getpid()}")
     beside.write_text(json.dumps(loads))
     beside.replace(file)

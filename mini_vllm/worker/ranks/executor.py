@@ -79,13 +79,15 @@ class MultiprocExecutor(Executor):
                 size, meeting, rank_main, config, self.local_cls, shard, num_threads
             )
             try:
+                try:
+                    self.group.ask("join")
+                finally:
+                    self.group.unlink()
                 info: ModelInfo = self.group.ask("load")[0]
                 self.group.ask("meet")
             except BaseException:  # Ctrl-C, too
                 self.shutdown()
                 raise
-            finally:
-                self.group.unlink()
         self._name = str(self.group.ask("__str__")[0])
         self._has_loads = has_experts
         return info
