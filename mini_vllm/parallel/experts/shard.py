@@ -40,7 +40,7 @@ class ExpertShard(Shard):
 
     def balancedness(self, loads: Loads) -> float:
         """How evenly the ranks would share these loads, in (0, 1]: what a rank gets on average, by
-        what the one with most gets, in the sum over the layers. Source: EplbState.step in
+        what the one with most gets, in the sum over the layers. Source: EplbState in
         vllm/distributed/eplb/eplb_state.py.
         """
         means, largest = 0.0, 0.0
