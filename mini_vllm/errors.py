@@ -21,9 +21,8 @@ def shown(value: object, limit: int = 200) -> str:
     sent.
     """
     short = reprlib.Repr()
-    short.maxlevel, short.maxstring, short.maxlong, short.maxother = 2, limit, limit, limit
     # more would be cut
-    short.maxlist = short.maxtuple = short.maxset = short.maxfrozenset = short.maxdict = limit
+    vars(short).update({name: limit for name in vars(short) if name.startswith("max")}, maxlevel=2)
     try:
         text = (
             repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)

@@ -22,7 +22,7 @@ from threading import Lock, Thread
 from typing import Any
 
 from mini_vllm.errors import ExecutorLostError, shown
-from mini_vllm.parallel.member import IN_RING, STEP, Answer, Call, Rank
+from mini_vllm.parallel.member import IN_RING, STEP, Answer, Call, Rank, start
 from mini_vllm.parallel.ring import SLOT_BYTES, Ring
 
 NAP = 1e-4  # seconds between two looks at a ring that is full
@@ -69,12 +69,13 @@ class RankGroup:
         self._ring = Ring(self._memory.buf, self.size)
         atexit.register(self.close)
         context = multiprocessing.get_context("spawn")
+        payload = bytes(ForkingPickler.dumps((main, arguments)))
         for i in range(self.size):
             rank = Rank(i, self.size, self._memory.name, meeting)
             pipe, theirs = context.Pipe()
             process = context.Process(
-                target=main,
-                args=(rank, theirs, *arguments),
+                target=start,
+                args=(rank, theirs, payload),
                 name=f"mini-vllm rank {i}",
                 daemon=True,
             )

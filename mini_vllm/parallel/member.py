@@ -2,18 +2,17 @@
 when its parent does.
 """
 
-import multiprocessing
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler
 from multiprocessing.shared_memory import SharedMemory
-from threading import Thread
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import shown
 from mini_vllm.parallel.ring import Ring
+from mini_vllm.parallel.watch.parent import watch_parent
 
 STEP = "execute_and_wait"  # the method that takes a step
 IN_RING = b""  # instead of a call: the next step is in the ring
@@ -46,13 +45,22 @@ class Rank:
     meeting: str
 
 
+def start(rank: Rank, pipe: Connection, payload: bytes) -> None:
+    """The process of a rank, from its first line on: main(rank, pipe, *arguments) of the payload.
+
+    It watches its parent before it imports what main needs, which takes seconds.
+    """
+    watch_parent(0, rank.meeting)
+    main, arguments = ForkingPickler.loads(payload)
+    main(rank, pipe, *arguments)
+
+
 def serve(rank: Rank, target: object, pipe: Connection) -> None:
     """Call the methods of `target` that the parent names; a step in the ring is one for its
     execute_and_wait().
 
     Rank 0 alone answers a step that has not failed.
     """
-    Thread(target=_end_with_parent, daemon=True).start()
     memory = SharedMemory(rank.ring)
     ring, number = Ring(memory.buf, rank.size), 0
     with suppress(EOFError, OSError):  # the parent is gone, or wants no more
@@ -85,11 +93,3 @@ def _packed(answer: Answer) -> Any:
         error = RuntimeError(f"{type(answer.value).__name__}: {shown(str(answer.value))}")
         message = ForkingPickler.dumps(Answer(answer.number, True, error))
     return message
-
-
-def _end_with_parent() -> None:
-    """End this process as soon as its parent has ended, whatever it is doing."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None, "a rank has a parent"
-    parent.join()
-    os._exit(1)

@@ -72,6 +72,12 @@ def is_gone(pid: int) -> bool:
     return "Z" in Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:1]
 
 
+def rings_of(pid: int) -> set[Path]:
+    """The files of shared memory that a process has, also those without a name."""
+    maps = Path(f"/proc/{pid}/maps").read_text().split()
+    return {Path(word) for word in maps if word.startswith(f"{SHARED_MEMORY}/psm_")}
+
+
 def wait_until_gone(pids: list[int]) -> None:
     for _ in range(6000):  # they take milliseconds; the limit is for a machine that is busy
         if all(map(is_gone, pids)):
@@ -81,10 +87,10 @@ def wait_until_gone(pids: list[int]) -> None:
 
 
 def test_all_are_asked_and_rank_0_answers_steps(group: RankGroup) -> None:
-    names = [path.name for path in SHARED_MEMORY.glob("psm_*")]
     assert [rank for rank, _ in group.ask("who")] == [0, 1]
+    (ring,) = [path for path in rings_of(os.getpid()) if path.exists()]
     group.unlink()
-    assert len([*SHARED_MEMORY.glob("psm_*")]) == len(names) - 1
+    assert not ring.exists()
     # many laps of the ring, and messages too large for it
     lengths = [3, 10_000, SLOT_BYTES, 2 * SLOT_BYTES + 1, 7] * 3
     futures = [group.run(b"x" * length) for length in lengths]
@@ -140,7 +146,8 @@ from mini_vllm.parallel.group import RankGroup
 from mini_vllm.parallel.test_group import main, pids_of
 
 if __name__ == "__main__":
-    group = RankGroup(2, "", main)
+    meeting = sys.argv[1] if sys.argv[1].startswith("/") else ""
+    group = RankGroup(2, meeting, main)
     pids = pids_of(group)
     if "unlink" in sys.argv:
         group.unlink()
@@ -177,14 +184,19 @@ def start(tmp_path: Path, *words: str) -> tuple[subprocess.Popen[str], list[int]
 def test_no_rank_and_no_memory_outlives_a_parent_that_is_killed(
     tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    before = {*SHARED_MEMORY.glob("psm_*")}
-    process, pids = start(tmp_path, *words)
+    meeting = tmp_path / "folder" / "meeting"
+    meeting.parent.mkdir()
+    meeting.touch()
+    process, pids = start(tmp_path, str(meeting), *words)
     assert len(pids) == 2
+    rings = rings_of(process.pid)
     process.kill()
     process.wait()
     wait_until_gone(pids)
+    assert not meeting.parent.exists()
     if "unlink" in words:
-        assert {*SHARED_MEMORY.glob("psm_*")} <= before
+        assert len(rings) == 1
+        assert not any(path.exists() for path in rings)
 
 
 @pytest.mark.slow

@@ -270,6 +270,7 @@ class AsyncEngine:
                 self._ready.set_result(event)
         elif isinstance(event, Died):
             self.why_dead = event.error
+            self._steps.put_nowait(None)  # its process may take a while to end
         else:
             self._steps.put_nowait(event)
 

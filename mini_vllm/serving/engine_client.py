@@ -9,15 +9,18 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
-from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import MiniVllmError
+from mini_vllm.parallel.watch.parent import run_watched
 from mini_vllm.serving.messages import Command, Died, Event, Stop
+
+ENGINE_MAIN = "mini_vllm.serving.engine_process:engine_main"
+PATIENCE = 1  # seconds for an engine to end by itself, as it does between steps, without a front
 
 
 class EngineClient(Protocol):
@@ -89,8 +92,8 @@ class ProcessClient(EngineClient):
         commands, self._writer = context.Pipe(duplex=False)
         self._reader, events = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_engine_main,
-            args=(asdict(config), commands, events),
+            target=run_watched,
+            args=(PATIENCE, ENGINE_MAIN, asdict(config), commands, events),
             name="mini-vllm engine",
             daemon=config.tensor_parallel_size == 1,  # one that is has no ranks of its own
         )
@@ -128,9 +131,3 @@ class ProcessClient(EngineClient):
                 self._on_event(decode(self._reader.recv_bytes()))
         except (EOFError, OSError):
             self._on_death()
-
-
-def _engine_main(options: dict[str, Any], commands: Connection, events: Connection) -> None:
-    from mini_vllm.serving.engine_process import engine_main
-
-    engine_main(options, commands, events)

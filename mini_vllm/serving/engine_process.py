@@ -29,6 +29,7 @@ from mini_vllm.observe.request_times import RequestTimes
 from mini_vllm.observe.stats import StatsListener
 from mini_vllm.observe.step_plan import StepPlan
 from mini_vllm.policies.tenants import TenantScheduler
+from mini_vllm.serving.counted.reader import LoadsReader
 from mini_vllm.serving.messages import Add, Command, Died, Event, Finish, Ready, StepDone, Stop
 from mini_vllm.step import TokenDelta
 
@@ -57,6 +58,7 @@ class EngineLoop:
         self.core = factory.make()
         self._stats = StatsListener(self.core.scheduler)
         self._planner, self._times = Planner(), RequestTimes(clock)
+        self._experts = LoadsReader(factory.executor, clock)
         self.core.listeners = [self._stats, self._planner, self._times]
         scheduler = self.core.scheduler
         if config.policy == "fcfs" and config.scheduler != "tenants":  # which have an order
@@ -86,9 +88,9 @@ class EngineLoop:
         except BrokenPipeError:  # the front is gone
             raise
         except Exception as error:
-            logger.exception("the engine has stopped")
             with suppress(OSError):
                 send(Died(f"{type(error).__name__}: {shown(error)}"))
+            logger.exception("the engine has stopped")
             raise
         finally:
             self._factory.shutdown()
@@ -122,6 +124,7 @@ class EngineLoop:
             scheduler.kv_cache_manager.usage,
             drafts,
             tenants,
+            self._experts.read(),
         )
 
 

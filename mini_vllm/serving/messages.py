@@ -110,6 +110,8 @@ class StepDone(Message):
     speculation: SpeculationStats | None = None  # of all steps so far
     tenants: dict[str, tuple[int, int, int]] = {}
     """As TenantScheduler.usage_by_tenant() tells them."""
+    expert_loads: dict[int, list[int]] = {}
+    """Now and then, as LoadsReader tells them."""
 
 
 class Died(Message):

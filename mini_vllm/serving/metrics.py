@@ -7,7 +7,6 @@ vllm/v1/metrics/stats.py, vllm/v1/spec_decode/metrics.py.
 """
 
 from collections import Counter as Tally
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,10 +18,10 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.metrics_core import CounterMetricFamily
 
 from mini_vllm.observe.step_plan import BUCKETS
 from mini_vllm.request import Request
+from mini_vllm.serving.counted.metrics import CountedMetrics
 from mini_vllm.serving.messages import StepDone
 from mini_vllm.spec_decode.scheduler import SpeculationStats
 from mini_vllm.step import TokenDelta
@@ -100,12 +99,6 @@ LABELLED: dict[str, tuple[Any, str, str, tuple[str, ...]]] = {
         ("awake", "weights_offloaded", "discard_all"),
     ),
 }
-SPECULATION = {  # of SpeculationStats
-    "num_drafts": "Times that drafts of a request were verified.",
-    "num_draft_tokens": "Drafts that were verified.",
-    "num_accepted_tokens": "Drafts that were right.",
-    "num_accepted_tokens_per_pos": "Drafts that were right, by their place among those of a step.",
-}
 TENANT_GAUGES = ("requests_waiting", "blocks_held", "blocks_cached")  # as StepDone.tenants has them
 
 
@@ -131,8 +124,7 @@ class ServerMetrics:
 
     def __init__(self, model_name: str, speculation: SpeculationStats | None = None) -> None:
         self._registry = registry = CollectorRegistry()
-        self._model_name, self._speculation = model_name, speculation
-        registry.register(self)
+        self._model_name = model_name
         ProcessCollector(registry=registry)
         names = ("model_name",)
 
@@ -177,6 +169,7 @@ class ServerMetrics:
             ["handler"],
             registry=registry,
         )
+        self._counted = CountedMetrics(registry, model_name, speculation)
         self._flights: dict[str, Flight] = {}
 
     def configured(self, **facts: object) -> None:
@@ -206,7 +199,7 @@ class ServerMetrics:
         self._gauges["num_requests_waiting"].set(done.num_waiting)
         self._labelled["vllm:num_requests_waiting_by_reason"]["capacity"].set(done.num_waiting)
         self._gauges["kv_cache_usage_perc"].set(done.kv_cache_usage)
-        self._speculation = done.speculation
+        self._counted.take(done)
         for i, gauge in enumerate(self._tenant_gauges):
             gauge.clear()
             for tenant, usage in done.tenants.items():
@@ -274,21 +267,6 @@ class ServerMetrics:
             ("request_max_num_generation_tokens", longest),
         ):
             self._histograms[name].observe(max(figure, 0.0))
-
-    def collect(self) -> Iterator[CounterMetricFamily]:
-        """What drafts have brought, as the engine counts it. The registry calls it."""
-        for name, text in SPECULATION.items() if self._speculation else ():
-            counts = getattr(self._speculation, name)
-            places = (
-                {(str(i),): n for i, n in enumerate(counts)}
-                if name.endswith("_per_pos")
-                else {(): counts}
-            )
-            labels = ("model_name", "position") if name.endswith("_per_pos") else ("model_name",)
-            family = CounterMetricFamily(f"vllm:spec_decode_{name}", text, labels=labels)
-            for place, count in places.items():
-                family.add_metric((self._model_name, *place), count)
-            yield family
 
     def render(self) -> bytes:
         """All figures, in Prometheus' text format."""

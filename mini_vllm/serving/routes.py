@@ -255,11 +255,7 @@ class Api:
         return [self._rendered(f"{name}-{i}", ids) for i, (ids, _) in enumerate(jobs)]
 
     def _rendered(self, name: str, token_ids: list[int]) -> Rendered:
-        return {
-            "request_id": name,
-            "token_ids": token_ids,
-            "model": self.options.served_model_name,
-        }
+        return {"request_id": name, "token_ids": token_ids, "model": self.options.served_model_name}
 
     async def completions(self, asked: CompletionRequest, read: Read) -> Completion | EventStream:
         """Complete texts or token ids."""

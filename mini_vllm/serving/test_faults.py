@@ -15,11 +15,14 @@ from urllib.request import urlopen
 import pytest
 
 from mini_vllm import LLM, SamplingParams
+from mini_vllm.config import EngineConfig
 from mini_vllm.errors import EngineDeadError
 from mini_vllm.frontend.output_processor import RequestOutput
-from mini_vllm.serving.async_engine import Stream
+from mini_vllm.serving import async_engine
+from mini_vllm.serving.async_engine import AsyncEngine, Stream
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.messages import Finish
+from mini_vllm.serving.engine_client import EngineClient
+from mini_vllm.serving.messages import Died, Finish
 
 PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
 CONFIG: dict[str, Any] = {
@@ -33,6 +36,23 @@ PARAMS = SamplingParams(temperature=0, max_tokens=10, ignore_eos=True, output_ki
 def wanted() -> list[list[int]]:
     outputs = LLM("tiny", device="cpu", **CONFIG).generate(PROMPTS, PARAMS)
     return [output.outputs[0].token_ids for output in outputs]
+
+
+class DyingClient(EngineClient):
+    """An engine that has said why it dies, and whose process takes its time to end."""
+
+    def __init__(self, config: Any, on_event: Callable[[Any], None], on_death: object) -> None:
+        on_event(Died("ExecutorLostError: rank 1 of 2 has ended"))
+
+
+def test_an_engine_that_says_that_it_dies_is_dead_before_its_process_has_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(async_engine, "make_input_processor", lambda config: None)
+    engine = AsyncEngine(EngineConfig("tiny", device="cpu"), make_client=DyingClient)
+    with pytest.raises(EngineDeadError, match="has stopped: ExecutorLostError: rank 1 of 2 has"):
+        asyncio.run(engine.start())
+    assert engine.is_dead
 
 
 def generate_all(server: LiveServer, prompts: list[str]) -> list[RequestOutput]:

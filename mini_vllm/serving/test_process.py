@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -65,8 +66,7 @@ class Program:
 
     def children(self) -> list[int]:
         """The processes that it has started."""
-        with open(f"/proc/{self.process.pid}/task/{self.process.pid}/children") as file:
-            return [int(child) for child in file.read().split()]
+        return children_of(self.process.pid)
 
     def end(self, number: int) -> int:
         """Send a signal, and wait for the exit status."""
@@ -77,6 +77,11 @@ class Program:
         status = self.process.wait(60)
         self._rest.join(60)
         return status
+
+
+def children_of(pid: int) -> list[int]:
+    with open(f"/proc/{pid}/task/{pid}/children") as file:
+        return [int(child) for child in file.read().split()]
 
 
 def status_of(url: str, body: Any = None) -> int:
@@ -169,6 +174,37 @@ def test_a_dead_engine_ends_every_stream_with_an_error(program: Program) -> None
         assert program.status("/health") in (503, 0)
     assert program.wait() == 1
     assert "the engine has stopped" in "".join(program.lines)
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
+@pytest.mark.parametrize("program", [("--tensor-parallel-size", "2")], indirect=True)
+@pytest.mark.parametrize("victim", ["rank", "engine", "front"])
+@pytest.mark.nightly
+def test_an_idle_server_of_ranks_ends_when_any_of_its_processes_is_killed(
+    program: Program, victim: str
+) -> None:
+    """No step runs that would find out, and no process stays behind."""
+    engine = next(pid for pid in program.children() if len(children_of(pid)) == 2)
+    ranks = children_of(engine)
+    pids = [engine, *ranks]
+    killed = {"rank": ranks[1], "engine": engine, "front": program.process.pid}
+    with open(f"/proc/{engine}/maps") as file:
+        rings = [word for word in file.read().split() if word.startswith("/dev/shm/psm_")]
+    assert rings
+    os.kill(killed[victim], signal.SIGKILL)
+    assert program.wait() == (-signal.SIGKILL if victim == "front" else 1)
+    if victim == "rank":
+        assert "ExecutorLostError: rank 1 of 2 has ended (exit code -9)" in "".join(program.lines)
+    while not all(map(has_ended, pids)):
+        time.sleep(0.01)
+    assert not [path for path in rings if os.path.exists(path)]
 
 
 @pytest.mark.nightly

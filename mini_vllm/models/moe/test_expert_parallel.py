@@ -156,6 +156,9 @@ def test_loads_come_back_from_their_file(file: Path) -> None:
     assert shard == ExpertShard(0, 2, loads={0: [1, 2, 3], 7: [5, 0, 0]}, num_redundant_experts=1)
     assert shard.placement(7, 3) == ((0, 1), (0, 2))
     assert shard_with(file).placement(3, 3) == ((0, 1), (2,))  # of which there are no loads
+    # loads 3 and 3 of layer 0, 5 and 0 of layer 7
+    assert shard_with(file).balancedness({}) == 1
+    assert ExpertShard(0, 2).balancedness({0: [1, 2, 3], 7: [5, 0, 0]}) == 5.5 / 8
     with pytest.raises(InvalidParameterError, match="layer 7 has 4 experts, and loads for 3"):
         shard.placement(7, 4)
 

@@ -109,11 +109,3 @@ def rank_loads(loads: Sequence[float], placement: Placement) -> list[float]:
     """How many tokens each rank gets; the copies of an expert share its tokens."""
     copies = [sum(expert in own for own in placement) for expert in range(len(loads))]
     return [sum(loads[expert] / copies[expert] for expert in own) for own in placement]
-
-
-def balancedness(loads: Sequence[float], placement: Placement) -> float:
-    """The mean of the ranks' loads by the largest one, in (0, 1]; 1 is even. All wait for the rank
-    with most to do. Source: EplbState.step.
-    """
-    found = rank_loads(loads, placement)
-    return sum(found) / len(found) / max(found) if any(found) else 1.0

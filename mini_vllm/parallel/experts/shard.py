@@ -1,6 +1,7 @@
 """The shard of a model whose experts are whole, each on some of the ranks; all else is cut."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, is_number, shown
-from mini_vllm.parallel.experts.placement import Placement, place_experts, spread_evenly
+from mini_vllm.parallel.experts.placement import Placement, place_experts, rank_loads, spread_evenly
 from mini_vllm.parallel.shard import Shard
 
 Loads = Mapping[int, Sequence[float]]
@@ -36,6 +37,17 @@ class ExpertShard(Shard):
                 f"expert_loads: layer {layer} has {num_experts} experts, and loads for {len(loads)}"
             )
         return place_experts(loads, self.size, self.num_redundant_experts)
+
+    def balancedness(self, loads: Loads) -> float:
+        """How evenly the ranks would share these loads, in (0, 1]: what a rank gets on average, by
+        what the one with most gets, in the sum over the layers. Source: EplbState in
+        vllm/distributed/eplb/eplb_state.py.
+        """
+        means, largest = 0.0, 0.0
+        for layer, numbers in loads.items():
+            found = rank_loads(numbers, self.placement(layer, len(numbers)))
+            means, largest = means + sum(found) / self.size, largest + max(found)
+        return means / largest if largest else 1.0
 
     def combine(self, x: Tensor) -> Tensor:
         """The sum of x [T, H] over all ranks, in their order, so that it does not depend on T.
@@ -90,6 +102,6 @@ def read_loads(file: Path) -> Loads:
 
 def write_loads(file: Path, loads: Loads) -> None:
     """Put loads into a file, at once or not at all."""
-    beside = file.with_name(f"{file.name}.new")
+    beside = file.with_name(f"{file.name}.{os.getpid()}")
     beside.write_text(json.dumps(loads))
     beside.replace(file)

@@ -18,7 +18,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import ExecutorLostError, InvalidParameterError, shown
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
 from mini_vllm.models.registry import META, load_model
-from mini_vllm.parallel.experts.shard import shard_of, write_loads
+from mini_vllm.parallel.experts.shard import ExpertShard, shard_of, write_loads
 from mini_vllm.parallel.group import RankGroup
 from mini_vllm.request import Request
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
@@ -53,7 +53,7 @@ class MultiprocExecutor(Executor):
             config.require("device", device.index is None, f"'cuda' with {size} ranks")
             found = torch.cuda.device_count()
             config.require("tensor_parallel_size", size <= found, f"at most {found}, the GPUs here")
-        self._has_loads = False  # whether the ranks count what each expert gets
+        self._shard: ExpertShard | None = None  # of ranks that count what each expert gets
 
     def load(self) -> ModelInfo:
         """Start the ranks, which load their parts. What they cannot load is refused before."""
@@ -66,10 +66,9 @@ class MultiprocExecutor(Executor):
             shard=shard,
             quantization=config.quantization,
         )
-        has_experts = spread_layers(outline) != []
         config.require(
             "enable_expert_parallel",
-            has_experts == config.enable_expert_parallel,
+            config.enable_expert_parallel == (spread_layers(outline) != []),
             f"False: {shown(config.model)} has no experts",
         )
         with tempfile.TemporaryDirectory() as folder:
@@ -79,15 +78,17 @@ class MultiprocExecutor(Executor):
                 size, meeting, rank_main, config, self.local_cls, shard, num_threads
             )
             try:
+                try:
+                    self.group.ask("join")
+                finally:
+                    self.group.unlink()
                 info: ModelInfo = self.group.ask("load")[0]
                 self.group.ask("meet")
             except BaseException:  # Ctrl-C, too
                 self.shutdown()
                 raise
-            finally:
-                self.group.unlink()
         self._name = str(self.group.ask("__str__")[0])
-        self._has_loads = has_experts
+        self._shard = shard if isinstance(shard, ExpertShard) else None
         return info
 
     def available_bytes(self) -> int:
@@ -123,7 +124,7 @@ class MultiprocExecutor(Executor):
 
     def expert_loads(self) -> dict[int, list[int]]:
         """By layer, by expert: how often a token has chosen it. {} without expert parallelism."""
-        return dict(self.group.ask("expert_loads")[0]) if self._has_loads else {}
+        return dict(self.group.ask("expert_loads")[0]) if self._shard else {}
 
     def shutdown(self) -> None:
         try:
@@ -132,13 +133,21 @@ class MultiprocExecutor(Executor):
             self.group.close()
 
     def _save_loads(self) -> None:
-        """Write down what the experts got, for the next start."""
-        file = self.config.expert_loads
-        if file is None or not self._has_loads or self.group.ended.poll():
+        """Say what the experts got, and write it down for the next start."""
+        if self._shard is None or self.group.ended.poll():
             return
+        file = self.config.expert_loads
         try:
             loads = self.expert_loads()
-            if any(map(any, loads.values())):
+            if not any(map(any, loads.values())):
+                return
+            placed = replace(self._shard, loads=loads)
+            logger.info(
+                "experts: balancedness %.2f; placed by these loads, %.2f",
+                self._shard.balancedness(loads),
+                placed.balancedness(loads),
+            )
+            if file is not None:
                 write_loads(Path(file), loads)
         except (ExecutorLostError, OSError) as error:
             logger.warning("expert_loads %s is not written: %s", shown(file), error)

@@ -40,6 +40,9 @@ def make_executor(
     class RankExecutor(base):  # type: ignore[misc, valid-type]
         runner_cls = RankRunner
 
+        def join(self) -> None:
+            """The process is here, and has its end of the ring."""
+
         def meet(self) -> None:
             """Wait for the other ranks."""
             communicator.meet()

@@ -21,6 +21,7 @@ from mini_vllm.errors import (
 )
 from mini_vllm.light.numpy_executor import NumpyExecutor
 from mini_vllm.models.test_models import CASES, write_checkpoint
+from mini_vllm.parallel.experts.shard import read_loads
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.worker import memory
 from mini_vllm.worker.ranks import executor as ranks
@@ -170,6 +171,29 @@ def test_ranks_of_other_models_and_options_give_what_one_process_gives(
             stats = llm.engine.scheduler.speculation_stats
             found[-1].append(sum(stats.num_drafts_by_accepted[1:]) > 10)
         llm.engine.shutdown()
+    assert found[1] == found[0]
+
+
+@pytest.mark.slow
+def test_what_experts_got_places_them_at_the_next_start(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_checkpoint(tmp_path, CASES["mixtral"])
+    file = tmp_path / "loads.json"
+    options = SPREAD | {"tensor_parallel_size": 2, "expert_loads": file}
+    params = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
+    found = []
+    caplog.set_level("INFO", "mini_vllm")
+    for num_redundant in (0, 1):
+        llm = LLM(str(tmp_path), num_redundant_experts=num_redundant, **{**SIZES, **options})
+        found.append([output.outputs[0].token_ids for output in llm.generate(PROMPTS, params)])
+        loads = llm.engine.executor.expert_loads()  # type: ignore[attr-defined]
+        # two layers, two choices of each token; the last token of a request is not computed
+        num_tokens = sum(map(len, PROMPTS)) + 3 * len(PROMPTS)
+        assert [sum(each) for each in loads.values()] == [2 * num_tokens] * 2
+        llm.engine.shutdown()
+        assert read_loads(file) == loads
+        assert "experts: balancedness" in caplog.messages[-1]
     assert found[1] == found[0]
 
 
