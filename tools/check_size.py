@@ -77,8 +77,7 @@ NOT_A_MODEL = (
     "models/checkpoint.py",
     "models/layers/",
     "models/moe/",
-    "models/gpt_oss/experts.py",
-    "models/gpt_oss/mxfp4.py",
+    "models/gpt_oss/",
 )
 MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
 SHORT_FUNCTION = 40

@@ -62,7 +62,8 @@ def test_groups_save_what_is_behind_the_windows() -> None:
     assert (layout.bytes_per_block * 6, layout.num_blocks(n)) == (whole.bytes_per_block, 32 + 5 * 6)
     assert layout.num_tokens(32 + 5 * 6) == n
     assert "5 x a window of 16 tokens, 1 x full attention" in layout.describe(n)
-    assert f"({1 - 62 / (6 * 32):.0%} less)" in layout.describe(n)
+    assert f"({1 - 57 / (6 * 32):.0%} less) while it decodes" in layout.describe(n)
+    assert layout.describe(n).endswith("in steps of 4 tokens")
     assert whole.describe(n) == ""
     assert (whole.num_blocks(n), whole.num_tokens(32)) == (32, n)
 
@@ -370,12 +371,20 @@ def test_groups_beside_other_features(
     assert kv.num_free_blocks == kv.num_usable_blocks
 
 
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize(
-    "backend",
-    ["c", *(pytest.param(name, marks=pytest.mark.slow) for name in ("torch", "reference"))],
+    ("backend", "options"),
+    [
+        ("c", {}),
+        ("c", {"cudagraph_mode": "full_and_piecewise"}),
+        ("torch", {}),
+        ("torch", {"cudagraph_mode": "full_decode_only"}),
+        ("reference", {}),
+    ],
 )
+@pytest.mark.slow
 def test_what_lies_in_the_null_block_reaches_no_token(
-    backend: str, trained: Callable[[str], Trained]
+    backend: str, options: dict[str, Any], name: str, trained: Callable[[str], Trained]
 ) -> None:
     import torch
 
@@ -384,20 +393,38 @@ def test_what_lies_in_the_null_block_reaches_no_token(
 
     if reason := why_not(backend, torch.device("cpu")):
         pytest.skip(reason)
-    model = trained("gemma3")
-    llm = LLM(model.path, **FOUR_SEATS, attention_backend=backend)
+    if (backend, name) == ("reference", "gpt_oss"):
+        pytest.skip("it has no sinks")
+    model = trained(name)
+    llm = LLM(model.path, **FOUR_SEATS | options, attention_backend=backend)
     for key, value in llm.engine.executor.runner.kv_caches:
         key[0] = value[0] = float("nan")
     assert answers_of(llm) == model.tokens
-    assert key[0].isnan().all(), "nothing is written there either"
+    if backend == "c" or not options:  # a recording of torch writes padding there
+        assert key[0].isnan().all(), "nothing is written there either"
+
+
+def test_a_null_block_of_nan_reaches_no_token(trained: Callable[[str], Trained]) -> None:
+    """The quick one of those above."""
+    from mini_vllm import LLM
+
+    llm = LLM(trained("gemma3").path, **FOUR_SEATS)
+    for key, value in llm.engine.executor.runner.kv_caches:
+        key[0] = value[0] = float("nan")
+    assert answers_of(llm) == trained("gemma3").tokens
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "backend", ["triton", pytest.param("triton-simple", marks=pytest.mark.nightly)]
+    ("backend", "name"),
+    [
+        ("triton", "gemma3"),
+        ("triton", "gpt_oss"),
+        pytest.param("triton-simple", "gemma3", marks=pytest.mark.nightly),
+    ],
 )
 def test_what_lies_in_the_null_block_reaches_no_kernel_of_a_gpu(
-    backend: str, trained: Callable[[str], Trained]
+    backend: str, name: str, trained: Callable[[str], Trained]
 ) -> None:
     """The second chunk begins behind the first window, and its tiles in front of its own."""
     pytest.importorskip("triton", reason="Triton has Linux wheels only")
@@ -405,7 +432,7 @@ def test_what_lies_in_the_null_block_reaches_no_kernel_of_a_gpu(
     from mini_vllm.attention.test_attention import GPU
 
     llm = LLM(
-        trained("gemma3").path,
+        trained(name).path,
         **FOUR_SEATS | {"max_num_batched_tokens": 24},
         attention_backend=backend,
         device=GPU.type,
@@ -414,7 +441,7 @@ def test_what_lies_in_the_null_block_reaches_no_kernel_of_a_gpu(
         key[0] = value[0] = float("nan")
     params = SamplingParams(temperature=0, max_tokens=2, ignore_eos=True)
     (output,) = llm.generate([PROMPTS[3]], params)
-    assert output.outputs[0].token_ids == trained("gemma3").tokens[3][:2]
+    assert output.outputs[0].token_ids == trained(name).tokens[3][:2]
 
 
 def test_windows_of_an_eighth_of_the_context_save_three_fifths(
