@@ -44,6 +44,7 @@ MAX_TOKENS = {
     "models/hybrid": 1_490,
     "models/gpt_oss": 2_100,
     "offload": 7_560,
+    "offload/hybrid/swap": 900,
     "offload/tiers": 3_500,
     "policies": 9_500,
     "spec_decode": 3_500,

@@ -15,10 +15,12 @@ from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.groups import ChunkedLocal, FullAttention, SlidingWindow
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tensors_of_layers
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
+from mini_vllm.offload.hybrid.swap.manager import SwappingHybridKVCacheManager
+from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler
-from mini_vllm.step import LayerKVSpec
+from mini_vllm.step import KVPlan, KVResult, LayerKVSpec
 
 VOCABULARY = 50
 WINDOW = 16
@@ -96,6 +98,7 @@ class Contents:
     def __init__(self, kv: HybridKVCacheManager) -> None:
         self.kv = kv
         self.slots: dict[tuple[int, int], Any] = {}
+        self.host: dict[int, list[Any]] = {}
 
     def compute(self, requests: Sequence[Request], num_scheduled: dict[str, int]) -> int:
         """Write the slots of a step, then read those that its tokens see. Returns the nulls."""
@@ -116,6 +119,14 @@ class Contents:
         for slot, content in reads:
             assert self.slots[slot] == content
         return num_nulls
+
+    def swap(self, plan: KVPlan) -> None:
+        """Copies out, then in, of whole blocks."""
+        size, slots = self.kv.block_size, self.slots
+        for block, cpu_block in plan.swap_out:
+            self.host[cpu_block] = [slots.get((block, i)) for i in range(size)]
+        for cpu_block, block in plan.swap_in:
+            slots.update(((block, i), content) for i, content in enumerate(self.host[cpu_block]))
 
     def check_conservation(self, requests: Sequence[Request]) -> None:
         """Each block is free or in as many tables as it is held."""
@@ -159,12 +170,21 @@ GROUPS = {
 }
 
 
-def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
+def run_at_random(
+    groups: tuple[FullAttention, ...],
+    seed: int,
+    manager_cls: type[HybridKVCacheManager] = HybridKVCacheManager,
+) -> Counter[str]:
     rng = random.Random(seed)
     budget, size = rng.choice((5, 16, 64)), max(kind.block_size for kind in groups)
-    kv = HybridKVCacheManager(
-        rng.randint(26, 40) * len(groups), size, groups=groups, max_num_batched_tokens=budget,
-        prefix_cache_retention_interval=rng.choice((0, None, 2 * size)),
+    num_blocks = rng.randint(26, 40) * len(groups)
+    options: dict[str, Any] = {}
+    if issubclass(manager_cls, SwappingHybridKVCacheManager):
+        num_blocks = sum(kind.most_blocks(44, budget) for kind in groups) + rng.randint(2, 8)
+        options = {"num_cpu_blocks": rng.choice((10, 80)), "enable_prefix_caching": seed % 3 > 0}
+    kv = manager_cls(
+        num_blocks, size, groups=groups, max_num_batched_tokens=budget,
+        prefix_cache_retention_interval=rng.choice((0, None, 2 * size)), **options,
     )  # fmt: skip
     scheduler = Scheduler(
         kv, max_num_seqs=4, max_num_batched_tokens=budget, max_model_len=44,
@@ -190,16 +210,21 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
         contents.check_conservation(requests)
         scheduled = output.scheduled_requests
         seen["preemptions"] += len(output.preempted_req_ids)
+        plan = kv.begin_step()
         if rng.random() < 0.05:
             scheduler.fail_step(output)  # nothing of it was written
+            kv.end_step(None)
             seen["failures"] += 1
             continue
+        seen["swapped in"] += len(plan.swap_in)
+        contents.swap(plan)
         seen["nulls"] += contents.compute(scheduled, output.num_scheduled_tokens)
         sampled = {
             r.request_id: [rng.randrange(VOCABULARY)]
             for r in scheduled
             if r.num_computed_tokens + output.num_scheduled_tokens[r.request_id] == r.num_tokens
         }
+        kv.end_step(KVResult())
         scheduler.update_from_output(output, sampled)
         contents.check_conservation(requests)
     assert all(request.is_finished for request in requests)
@@ -215,6 +240,13 @@ def run_at_random(groups: tuple[FullAttention, ...], seed: int) -> Counter[str]:
 def test_every_token_sees_its_own_prefix_in_every_group(name: str) -> None:
     seen = sum((run_at_random(GROUPS[name], seed) for seed in range(12)), Counter[str]())
     assert min(seen[each] for each in ("hits", "nulls", "failures")) > 0, seen
+
+
+@pytest.mark.parametrize("name", ["two", "three", "chunked", "sizes"])
+def test_what_is_swapped_in_is_what_was_swapped_out(name: str) -> None:
+    runs = [run_at_random(GROUPS[name], s, SwappingHybridKVCacheManager) for s in range(9)]
+    seen = sum(runs, Counter[str]())
+    assert min(seen[each] for each in ("preemptions", "swapped in", "failures")) > 0, seen
 
 
 TRACES = find_trace_files(Path(__file__).parents[3] / "traces" / "vllm-0.33.0-hybrid")
@@ -496,12 +528,45 @@ def test_a_draft_model_with_groups_is_refused_by_name(trained: Callable[[str], T
         )
 
 
-def test_swap_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("mode", ["swap", "cheaper"])
+def test_swap_gives_the_tokens_of_transformers(
+    mode: str, ahead: bool, trained: Callable[[str], Trained]
+) -> None:
     from mini_vllm import LLM
 
-    with pytest.raises(
-        InvalidParameterError, match=r"preemption_mode must be 'recompute' .* \(None, 16|16, None"
-    ):
-        LLM(trained("gemma3").path, **FOUR_SEATS, preemption_mode="swap")
-    llm = LLM(trained("mistral").path, **FOUR_SEATS, preemption_mode="swap")  # one kind of layers
-    assert answers_of(llm) == trained("mistral").tokens
+    options: dict[str, Any] = {"preemption_mode": mode, "async_scheduling": ahead}
+    for name in ("gemma3", "mistral"):  # several groups, and one kind of layers
+        llm = LLM(trained(name).path, **FOUR_SEATS | options, num_cpu_blocks=200)
+        assert answers_of(llm) == trained(name).tokens
+        kv = llm.engine.scheduler.kv_cache_manager
+        assert isinstance(kv, SwappingHybridKVCacheManager) == (name == "gemma3")
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        assert kv.connector.pool.num_free_blocks == 200
+
+
+def test_a_window_is_found_again_where_the_option_says(trained: Callable[[str], Trained]) -> None:
+    """The second prompt shares 48 tokens with the first one and leaves it in the middle."""
+    from mini_vllm import LLM
+
+    first, second = SHARED, [*SHARED[:48], *SHARED[:9]]
+    one = SamplingParams(max_tokens=1)
+    found = {}
+    for interval in (0, 24, None):
+        llm = LLM(trained("gemma3").path, **FOUR_SEATS, prefix_cache_retention_interval=interval)
+        llm.generate([first], one)
+        found[interval] = llm.generate([second], one)[0].num_cached_tokens
+    assert found == {0: 0, 24: 48, None: 48}
+    with pytest.raises(InvalidParameterError, match=r"a multiple of block_size 4, got 6"):
+        LLM(trained("gemma3").path, **FOUR_SEATS, prefix_cache_retention_interval=6)
+
+
+def test_a_second_tier_with_groups_is_refused_by_name(trained: Callable[[str], Trained]) -> None:
+    from mini_vllm import LLM
+
+    class Tier(OffloadingKVCacheManager):
+        pass
+
+    with pytest.raises(InvalidParameterError, match=r"Tier keeps blocks of one group, .* window"):
+        LLM(trained("gemma3").path, **FOUR_SEATS, kv_cache_manager_cls=Tier)
