@@ -42,13 +42,11 @@ ROUTING_HELP = (
     f"{CACHE_THRESHOLD:.0%} of the prompt. To the least loaded one, as SGLang's router does, when "
     "the busiest has more "
     f"than {BALANCE_ABS_THRESHOLD} requests more than the idlest, and {BALANCE_REL_THRESHOLD:g} "
-    "times as many. A "
-    "replica that has served no request yet is used before a busy one."
+    "times as many. A replica that has served no request yet is used before a busy one."
 )
 ACCEPTANCE_HELP = (
     "Simulate drafts, too, each right with this probability if those before it are: beside every "
-    "scheduler that is "
-    "named, or beside v1. To make drafts takes no time."
+    "scheduler that is named, or beside v1. To make drafts takes no time."
 )
 SWEEP = (0.5, 0.75, 1.0, 1.25, 1.5)  # the rates of --plots, as shares of the rate that is asked for
 
