@@ -126,6 +126,10 @@ class EngineConfig(Params):
     """Most tokens of one request in one step while it is not alone; 0 is no limit."""
     enable_chunked_prefill: bool = True
     enable_prefix_caching: bool = True
+    prefix_cache_retention_interval: int | None = 0
+    """For layers with a window: which blocks of it stay to be found again. 0: those at the end of a
+    prompt; n: also those at each multiple of n tokens; None: all.
+    """
     hash_function: str = "exact"
     """ "exact" (compares tokens) or "sha256" (for many tenants, persistence)."""
     reserve_full_sequence: bool = True

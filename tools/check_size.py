@@ -49,6 +49,7 @@ MAX_TOKENS = {
     "models/hybrid": 1_490,
     "models/gpt_oss": 2_100,
     "offload": 7_560,
+    "offload/hybrid/swap": 900,
     "offload/tiers": 3_500,
     "offload/remote": 4_500,
     "offload/transfer": 4_800,
@@ -90,8 +91,7 @@ NOT_A_MODEL = (
     "models/checkpoint.py",
     "models/layers/",
     "models/moe/",
-    "models/gpt_oss/experts.py",
-    "models/gpt_oss/mxfp4.py",
+    "models/gpt_oss/",
 )
 MAX_MODEL_TOKENS = 1_500  # of one file that makes a model
 SHORT_FUNCTION = 40

@@ -121,7 +121,7 @@ def compile_launch(launch: Launch, capability: int) -> Usage:
     for index, parameter in enumerate(launch.kernel.params):
         name, value = parameter.name, launch.arguments[parameter.name]
         free = name in unspecialised or index in unspecialised
-        if parameter.is_constexpr or (type(value) is int and value == 1 and not free):
+        if parameter.is_constexpr or value is None or (type(value) is int and value == 1 and not free):
             signature[name], constants[(index,)] = "constexpr", value
         elif isinstance(value, Tensor):
             signature[name], attributes[(index,)] = TYPES[value.dtype], [["tt.divisibility", 16]]
@@ -170,6 +170,7 @@ class Case:
     head_dim: int = 128
     block_size: int = 16
     sliding_window: int | None = None
+    has_sinks: bool = False
 
     def __str__(self) -> str:
         heads = (
@@ -177,6 +178,7 @@ class Case:
         )
         extra = [f"blocks of {self.block_size}"] if self.block_size != 16 else []
         extra += [f"window {self.sliding_window}"] if self.sliding_window else []
+        extra += ["sinks"] if self.has_sinks else []
         return ", ".join([heads, *extra])
 
 
@@ -205,6 +207,7 @@ CASES = (
     Case(num_kv_heads=1, num_heads=64, head_dim=256),
     Case(num_kv_heads=1, num_heads=64, dtype=torch.float32),
     Case(head_dim=64),
+    Case(num_kv_heads=8, num_heads=64, head_dim=64, sliding_window=128, has_sinks=True),
     Case(head_dim=80),
     Case(head_dim=256),
     Case(head_dim=256, dtype=torch.float32),
@@ -220,12 +223,13 @@ def attention_launches(case: Case, capability: int) -> Iterator[tuple[str, Launc
     query, key, value = qkv.split(heads, dim=1)
     cache = torch.empty(512, case.block_size, case.num_kv_heads, case.head_dim, dtype=case.dtype, device=META)
     rotation = Rotation(*torch.empty(2, 513, 1, case.head_dim, dtype=case.dtype, device=META))
-    spec = AttentionSpec(case.num_heads, case.num_kv_heads, case.head_dim, 0.1, case.sliding_window, case.dtype)
+    sinks = torch.empty(case.num_heads, device=META) if case.has_sinks else None
+    spec = AttentionSpec(case.num_heads, case.num_kv_heads, case.head_dim, 0.1, case.sliding_window, case.dtype, sinks)
     with recording(paged_attention, triton_simple, write_kv) as launches:
         backend = TritonBackend(generation=capability // 10)
         backend.write_kv(key, value, cache, cache, metadata)
         backend.rotate_and_write_kv(query, key, value, rotation, (cache, cache), metadata)
-        for rung in (backend, SimpleTritonBackend()):
+        for rung in (backend, SimpleTritonBackend())[: 1 if case.has_sinks else 2]:
             rung.attend(query, cache, cache, rung.plan(metadata, spec))
     for launch in launches:
         name = launch.kernel.__name__.removesuffix("_kernel")

@@ -42,6 +42,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "max_num_batched_tokens": "The token budget of one step.",
     "long_prefill_token_threshold": "Most tokens of one request in a step; 0 is no limit.",
     "enable_prefix_caching": "Share no blocks between requests.",  # offered as --no-prefix-caching
+    "prefix_cache_retention_interval": "For windows: each so many tokens blocks stay cached, too.",
     "policy": "fcfs or priority.",
     "scheduler": f"{', '.join(SCHEDULERS)}.",
     "cache_watermark": "For --multi-tenant: the share of blocks that leaves cold ones cached.",

@@ -65,8 +65,7 @@ class BlockTables:
         )
 
     def clear(self, row: int) -> None:
-        if row < len(self._num_blocks):
-            self._num_blocks[row] = 0
+        self._num_blocks[row : row + 1] = 0  # or nothing, where it never had any
 
     def gather(self, rows: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64]]:
         """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is
@@ -165,9 +164,7 @@ class InputBatch:
         token_ids = np.array(step.token_ids, np.int64)
         fed = self._fed(step, token_ids, ends)
         token_ids[fed[0]] = 0
-        assert token_ids.min(initial=0) >= PADDING, (
-            f"token id {token_ids.min()} stands for no token"
-        )
+        assert token_ids.min(initial=0) >= PADDING, f"token id {min(token_ids)} stands for no token"
         return PackedStep(
             # padding is computed, and never accepted
             to_device(token_ids.clip(min=0), self.device),

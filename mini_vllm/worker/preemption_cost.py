@@ -52,7 +52,7 @@ def measure_preemption_cost(
     cost = PreemptionCost(bytes_per_token=bytes_per_token)
     if num_blocks >= 4:
         quarter = num_blocks // 4 * size
-        t1, t2, t4 = (_seconds(executor, _forward(quarter * k, size), clock) for k in (1, 2, 4))
+        t1, t2, t4 = (_seconds(executor, _forward(quarter * k, plan), clock) for k in (1, 2, 4))
         # t(n) = fixed + a n + b n^2 / 2 at n = q, 2q, 4q. The fixed part is no cost: a recomputed
         # chunk joins a batch.
         b = ((t4 - t2) / 2 - (t2 - t1)) / (1.5 * quarter**2)
@@ -72,9 +72,9 @@ def measure_preemption_cost(
     return cost
 
 
-def _forward(num_tokens: int, block_size: int) -> list[StepInput]:
-    block_ids = tuple(range(1, 1 + -(-num_tokens // block_size)))
-    chunk = Chunk("", (0,) * num_tokens, 0, (block_ids,))
+def _forward(num_tokens: int, plan: KVCachePlan) -> list[StepInput]:
+    block_ids = tuple(range(1, 1 + num_tokens // plan.block_size))
+    chunk = Chunk("", (0,) * num_tokens, 0, (block_ids,) * len(plan.layout.groups))
     return [
         StepInput.of([chunk], {"": SamplingRow(SamplingParams())}),
         StepInput(finished_req_ids=("",)),

@@ -145,10 +145,13 @@ class ChunkedLocal(FullAttention):
     def find_longest_hit(
         self, is_cached: IsCached, num_tokens: int, alignment: int
     ) -> tuple[int, int]:
-        """No token sees what lies before the chunk of the last one, so nobody looks it up."""
-        first = num_tokens // self.chunk * self.chunk // self.block_size
-        end = self._end_of_run(is_cached, first, num_tokens)
-        return first, end // alignment * alignment
+        """No token sees what lies before the chunk of the last one, so it is not looked up. A hit
+        that ends before that chunk, as where it begins inside a block, is looked up again.
+        """
+        begin = num_tokens // self.chunk * self.chunk
+        first = begin // self.block_size
+        end = self._end_of_run(is_cached, first, num_tokens) // alignment * alignment
+        return (first, end) if end >= begin else self.find_longest_hit(is_cached, end, alignment)
 
     def __str__(self) -> str:
         return f"chunks of {self.chunk:,} tokens"

@@ -10,7 +10,7 @@ vllm/v1/core/kv_cache_planning.py.
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.hybrid.groups import FullAttention, group_of
@@ -116,14 +116,16 @@ class KVCacheLayout:
         if not num_tokens or all(type(group) is FullAttention for group in self.groups):
             return ""
         whole = KVCacheLayout(self.kv_specs, self.block_size, self.num_batched_tokens)
-        taken, without = (
-            each.num_blocks(num_tokens) * each.bytes_per_block for each in (self, whole)
+        decoding = replace(self, num_batched_tokens=1)
+        held, without, most = (
+            each.num_blocks(num_tokens) * each.bytes_per_block for each in (decoding, whole, self)
         )
         kinds = ", ".join(f"{n} x {kind}" for kind, n in Counter(map(str, self.groups)).items())
         return (
-            f"; groups of layers: {kinds}, so a request of {num_tokens:,} tokens takes at most "
-            f"{taken / (1 << 20):,.1f} MiB in place of {without / (1 << 20):,.1f} "
-            f"({1 - taken / without:.0%} less)"
+            f"; groups of layers: {kinds}, so a request of {num_tokens:,} tokens takes "
+            f"{held / (1 << 20):,.1f} MiB in place of {without / (1 << 20):,.1f} "
+            f"({1 - held / without:.0%} less) while it decodes, and at most "
+            f"{most / (1 << 20):,.1f} in steps of {self.num_batched_tokens:,} tokens"
         )
 
 

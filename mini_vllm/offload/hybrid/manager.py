@@ -349,14 +349,18 @@ def with_groups(
     a window, the plain one gives way to the one that has groups.
 
     num_batched_tokens: most tokens of steps in flight. A manager that does more than the plain one
-    keeps all blocks of all layers. Raises InvalidParameterError for one that swaps, where the
-    layers differ.
+    keeps all blocks of all layers, but the one that swaps, where the layers differ. Raises
+    InvalidParameterError for one that does more than swap, if they do.
     """
     windows = {spec.sliding_window for spec in kv_specs}
+    if len(windows) > 1 and manager_cls is OffloadingKVCacheManager:
+        from mini_vllm.offload.hybrid.swap.manager import SwappingHybridKVCacheManager
+
+        manager_cls = SwappingHybridKVCacheManager
     if len(windows) > 1 and issubclass(manager_cls, OffloadingKVCacheManager):
         raise InvalidParameterError(
-            "preemption_mode must be 'recompute' for a model whose layers differ in their window "
-            f"({', '.join(map(str, windows))}): blocks of groups are not swapped"
+            f"{manager_cls.__name__} keeps blocks of one group, and the layers of this model "
+            f"differ in their window ({', '.join(map(str, windows))})"
         )
     if manager_cls is KVCacheManager and any(windows):
         manager_cls = HybridKVCacheManager

@@ -1,0 +1,1 @@
+"""Preemption by swap, where layers have groups: each group keeps what its next token sees."""
