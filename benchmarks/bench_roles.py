@@ -8,6 +8,7 @@ compute prompts and the other ones decode, beside four that do both. No clock is
 
 import argparse
 import os
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
@@ -123,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--azure", type=Path, help="without it: arrivals at random")
     parser.add_argument("--mooncake", type=Path, help="without it: arrivals at random")
-    parser.add_argument("--requests", type=int, default=3_000, help="only the first of each file")
+    parser.add_argument("--requests", type=int, default=1_000, help="only the first of each file")
     parser.add_argument("--tier-scale", type=float, default=0.2)
     parser.add_argument("--azure-scale", type=float, nargs="+", default=[4.0, 8.0])
     parser.add_argument("--mooncake-scale", type=float, nargs="+", default=[0.2, 0.8])
@@ -134,7 +135,10 @@ def main() -> None:
         parser.error("--write needs --azure and --mooncake")
     tiers, roles = make_jobs(arguments)
     with ProcessPoolExecutor(arguments.workers) as pool:
-        done = list(zip([*tiers, *roles], pool.map(run, [*tiers, *roles]), strict=True))
+        done = []
+        for job, report in zip([*tiers, *roles], pool.map(run, [*tiers, *roles]), strict=True):
+            done.append((job, report))
+            print(f"{len(done)} of {len(tiers) + len(roles)} simulated", file=sys.stderr, flush=True)
     of_tiers, of_roles = done[: len(tiers)], done[len(tiers) :]
     verdicts = []
     for job, report in of_roles:

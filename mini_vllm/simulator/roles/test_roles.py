@@ -56,15 +56,15 @@ def test_what_the_decode_worker_has_is_not_sent() -> None:
 
 
 def test_every_request_is_answered_in_full_and_prompts_are_computed_once() -> None:
-    trace = list(synthetic(20, 120, lognormal_lengths(200, 30, 1.0), seed=3))
+    trace = list(synthetic(20, 50, lognormal_lengths(200, 30, 1.0), seed=3))
     report, records = run(trace, Roles(2, 2, **LINK))
-    assert [record.index for record in records] == [*range(120)]
+    assert [record.index for record in records] == [*range(50)]
     assert [record.output_length for record in records] == [spec.output_length for spec in trace]
     assert report["output_tokens"] == sum(spec.output_length for spec in trace)
     # the decode workers compute the last token of each prompt, and each token but the last
     assert report["scheduled_tokens"] == report["output_tokens"]
     assert report["preemptions"] == 0
-    assert sum(report["requests_per_replica"]) == 120
+    assert sum(report["requests_per_replica"]) == 50
 
 
 def test_a_victim_of_a_decode_worker_computes_its_prompt_again() -> None:
