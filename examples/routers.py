@@ -49,7 +49,7 @@ class Cluster:
         self, router: str, num_servers: int = 2, options: Sequence[str] | None = None, folder: Path = Path()
     ) -> None:
         name = Path(router).name
-        self._router = router
+        self.router = router
         self._options = BY_PREFIX if options is None else options
         self._launch = ["launch"] if name == "smg" else []
         self._folder = folder
@@ -66,7 +66,7 @@ class Cluster:
             for url in self.servers:
                 self._wait_for(url)
             urls = [*self.of_router(), "--prometheus-port", self._metrics_port]
-            self._start(self.url, "router", [self._router, *self._launch, *urls, *self._options])
+            self._start(self.url, "router", [self.router, *self._launch, *urls, *self._options])
             self._wait_for(self.url)
         except BaseException:
             self.__exit__(None, None, None)

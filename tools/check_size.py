@@ -70,10 +70,12 @@ MAX_TOKENS = {
     "load": 6_975,
     "simulator": 5_950,
     "simulator/eviction": 2_550,
-    "simulator/roles": 2_150,
-    "simulator/tiers": 1_700,
+    "simulator/roles": 2_350,
+    "simulator/tiers": 1_800,
+    "simulator/timeline": 1_050,
     "cli": 13_800,
     "cli/server": 700,
+    "cli/simulated": 1_750,
 }
 # Lines of other languages by room.
 MAX_OTHER_LINES = {"native": 750, "observe": 530, "serving": 610}

@@ -6,8 +6,8 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -17,7 +17,7 @@ pytest.importorskip("torch")
 pytest.importorskip("starlette", reason="the server is the extra 'serve'")
 
 from examples.routers import free_ports
-from tools.test_routers import CHAT, GROUPS, TEXT, chat, deltas, num_cached, post, prefix
+from tools.test_routers import CHAT, GROUPS, TEXT, cached_by_turns, chat, deltas, leave_early, post, prefix, until
 
 ROOT = Path(__file__).resolve().parent.parent
 RAY = ROOT / ".venv" / "ray"
@@ -27,18 +27,24 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def cluster() -> Iterator[tuple[int, int]]:
-    """The port, and the process that has started all other ones."""
+@contextmanager
+def ray_serve(**options: object) -> Iterator[tuple[int, int]]:
+    """The port, and the process that has started all other ones. options: of examples/ray_serve/app.py."""
     (port,) = free_ports(1)
     command = [sys.executable, "examples/ray_serve/here.py", "--port", str(port)]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(RAY), str(ROOT)])}
+    env = os.environ | {"PYTHONPATH": os.pathsep.join([str(RAY), str(ROOT)]), "MINI_VLLM_CONFIG": json.dumps(options)}
     with subprocess.Popen(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert any("Ask them" in line for line in process.stdout), "it has not started"
         yield port, process.pid
         process.send_signal(signal.SIGINT)
         process.stdout.read()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[tuple[int, int]]:
+    with ray_serve() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
@@ -79,14 +85,6 @@ def test_a_batch_over_files_goes_on_where_it_was(tmp_path: Path) -> None:
     assert sorted(row["id"] for row in second) == [row["id"] for row in rows + more]
 
 
-def until(holds: Callable[[], bool], what: str) -> None:
-    for _ in range(600):
-        if holds():
-            return
-        time.sleep(0.1)
-    raise AssertionError(f"not so: {what}")
-
-
 def test_answers_are_those_of_a_server(url: str) -> None:
     status, whole = post(url + CHAT, chat("What is a KV block?"))
     assert status == 200
@@ -99,12 +97,7 @@ def test_answers_are_those_of_a_server(url: str) -> None:
 
 
 def test_a_prefix_stays_with_one_replica(url: str) -> None:
-    found = []
-    for turn in range(6):
-        for group in range(GROUPS):
-            status, text = post(url + CHAT, chat(prefix(group) + f"Turn {turn}."))
-            assert status == 200, text
-            found.append(num_cached(text))
+    found = cached_by_turns(url)
     assert [num >= 64 for num in found] == [False] * GROUPS + [True] * 5 * GROUPS, found
 
 
@@ -120,15 +113,16 @@ def num_running(port: int) -> int:
 
 
 def test_a_client_that_leaves_ends_its_request(port: int) -> None:
-    connection = HTTPConnection("127.0.0.1", port, timeout=60)
-    body = {"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True, "n": 16}
-    connection.request("POST", TEXT, json.dumps({"model": "tiny", **body}), {"Content-Type": "application/json"})
-    answer = connection.getresponse()
-    assert answer.read(10)
-    until(lambda: num_running(port) > 0, "it runs")
-    answer.close()
-    connection.close()
-    until(lambda: num_running(port) == 0, "it has ended")
+    leave_early(port, lambda: num_running(port) > 0)
+
+
+def test_by_prefix_more_is_found_than_by_the_length_of_queues(url: str) -> None:
+    """The same prompts through Ray's default router, in a cluster of its own."""
+    by_prefix = cached_by_turns(url, "Again")
+    with ray_serve(routing="queues") as (port, _):
+        by_queues = cached_by_turns(f"http://127.0.0.1:{port}", "Again")
+    assert sum(num >= 64 for num in by_prefix) == 5 * GROUPS, by_prefix
+    assert sum(by_queues) < sum(by_prefix), by_queues
 
 
 def children(pid: int, name: str) -> list[int]:

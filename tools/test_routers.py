@@ -1,10 +1,13 @@
 """Public routers in front of two servers: examples/routers.py, asked as clients ask."""
 
 import json
+import re
 import signal
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -86,15 +89,62 @@ def deltas(text: str) -> str:
     return "".join(each.get("text") or each.get("delta", {}).get("content") or "" for each in choices)
 
 
-def test_a_prefix_stays_with_one_server(cluster: Cluster) -> None:
-    """Of each group of prompts the second and later ones find the prefix of the first."""
+def cached_by_turns(url: str, name: str = "Turn") -> list[int]:
+    """Of groups of prompts that begin alike, in turns: how many tokens of each prompt were found."""
     found = []
     for turn in range(6):
         for group in range(GROUPS):
-            status, text = post(cluster.url + CHAT, chat(prefix(group) + f"Turn {turn}."))
+            status, text = post(url + CHAT, chat(f"{name} of " + prefix(group) + f"Turn {turn}."))
             assert status == 200, text
             found.append(num_cached(text))
+    return found
+
+
+def test_a_prefix_stays_with_one_server(cluster: Cluster) -> None:
+    """Of each group of prompts the second and later ones find the prefix of the first."""
+    found = cached_by_turns(cluster.url)
     assert [num >= 64 for num in found] == [False] * GROUPS + [True] * 5 * GROUPS, found
+
+
+def test_by_prefix_more_is_found_than_in_turn(cluster: Cluster, tmp_path: Path) -> None:
+    """The same prompts through the same router, which takes the servers in turn: each server computes each prefix."""
+    router, by_prefix = cluster.router, cached_by_turns(cluster.url, "Again")
+    with Cluster(router, options=["--policy", "round_robin"], folder=tmp_path) as in_turn:
+        found = cached_by_turns(in_turn.url, "Again")
+    assert sum(num >= 64 for num in found) == 4 * GROUPS, found
+    assert sum(found) < 0.9 * sum(by_prefix)
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    for _ in range(600):
+        if holds():
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"not so: {what}")
+
+
+def num_running(url: str) -> int:
+    """Requests that run in the server which answers there."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=60) as answer:
+        text = answer.read().decode()
+    return int(sum(map(float, re.findall(r"^vllm:num_requests_running\{.*\} (\S+)$", text, re.MULTILINE))))
+
+
+def leave_early(port: int, is_running: Callable[[], bool]) -> None:
+    """Ask for a long stream, and close the connection when its first bytes are here: it must end."""
+    connection = HTTPConnection("127.0.0.1", port, timeout=60)
+    body = {"model": "tiny", "prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True, "n": 16}
+    connection.request("POST", TEXT, json.dumps(body), {"Content-Type": "application/json"})
+    answer = connection.getresponse()
+    assert answer.read(10)
+    until(is_running, "it runs")
+    answer.close()
+    connection.close()
+    until(lambda: not is_running(), "it has ended")
+
+
+def test_a_client_that_leaves_ends_its_request(cluster: Cluster) -> None:
+    leave_early(int(cluster.url.rpartition(":")[2]), lambda: any(map(num_running, cluster.servers)))
 
 
 def test_a_server_that_is_killed_is_left_out(cluster: Cluster) -> None:

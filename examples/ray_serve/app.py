@@ -8,7 +8,8 @@ installed on each machine; the environment of the driver has the options, as JSO
 
     MINI_VLLM_CONFIG='{"model": "/models/Qwen3-0.6B", "num_replicas": 4, "num_gpus": 1}'
 
-num_replicas, num_cpus and num_gpus (of one replica) are Ray's; all other names are those of EngineConfig.
+num_replicas, num_cpus and num_gpus (of one replica) are Ray's; routing is "prefix", or "queues" for Ray's default. All
+other names are those of EngineConfig.
 """
 
 import asyncio
@@ -27,6 +28,9 @@ OPTIONS: dict[str, Any] = {"model": "tiny", "num_replicas": 2, "num_cpus": 0.1, 
 OPTIONS |= json.loads(os.environ.get("MINI_VLLM_CONFIG", "{}"))
 PLACED = {name: OPTIONS.pop(name) for name in ("num_cpus", "num_gpus")}
 NUM_REPLICAS = OPTIONS.pop("num_replicas")
+ROUTING = OPTIONS.pop("routing", "prefix")
+if ROUTING not in ("prefix", "queues"):
+    raise ValueError(f'routing must be "prefix" or "queues", got {ROUTING!r}')
 SCOPE = ("type", "http_version", "method", "path", "raw_path", "query_string", "headers", "scheme")
 
 
@@ -42,9 +46,11 @@ class Asked(NamedTuple):
 
 
 def by_prefix() -> dict[str, Any]:
-    """The router of requests. Ray has it among its private classes: where it is gone, Ray's default is taken, which
-    sends a request to the replica of two that has the shorter queue.
+    """The router of requests, unless queues alone are asked for. Ray has it among its private classes: where it is
+    gone, Ray's default is taken, which sends a request to the replica of two that has the shorter queue.
     """
+    if ROUTING == "queues":
+        return {}
     try:
         from ray.llm._internal.serve.routing_policies.prefix_aware.prefix_aware_router import PrefixCacheAffinityRouter
     except ImportError:

@@ -137,6 +137,50 @@ def test_drafts_pay_while_there_are_few_requests_and_lose_under_load() -> None:
     assert gains[1] < 0.9
 
 
+H100 = ("--scheduler", "v1", "--calibration", "llama-3.1-8b-h100", *FEW_BLOCKS)
+APART = ("--replicas", 2, "--prefill-replicas", 1, "--decode-replicas", 1)
+
+
+def test_tiers_and_roles_stand_beside_the_plain_fleet(mooncake: Path) -> None:
+    options = ("--kv-offload-bytes", 10**9, "--kv-offload-disk-bytes", 10**9, *APART)
+    command = ("simulate", "--trace", mooncake, *H100, *options)
+    reports = json.loads(run(*command, "--json").stdout)["reports"]
+    assert list(reports) == ["v1", "v1+tiers", "v1, 1P+1D"]
+    assert {report["requests"] for report in reports.values()} == {12}
+    assert reports["v1+tiers"]["tiers"]["stored"] > 0
+    assert reports["v1, 1P+1D"]["roles"]["sent_tokens"] > 0
+    output = run(*command, "--timeline", 3).output
+    for text in (
+        "blocks stored",
+        "prefill workers busy",
+        "TTFT: to take the roles apart",
+        "decodes",
+    ):
+        assert text in output
+
+
+def test_tiers_and_roles_that_do_not_fit_are_refused(mooncake: Path, tmp_path: Path) -> None:
+    def refused(*options: object) -> str:
+        return str(run("simulate", "--trace", mooncake, *options, status=2).output)
+
+    assert "--replicas must be 3, the engines of both roles, got 2" in refused(
+        *H100, "--replicas", 2, "--prefill-replicas", 1, "--decode-replicas", 2
+    )
+    assert "num_decode must be an integer from 1 on, got 0" in refused(
+        *H100, "--prefill-replicas", 2
+    )
+    assert "host_blocks must be an integer from 1 on, got 0" in refused(
+        *H100, "--kv-offload-bytes", 1000
+    )
+    unknown = StepTimeModel((1.0,) * len(FEATURES), {"engine": {"block_size": 16}})
+    path = tmp_path / "unknown.json"
+    path.write_text(unknown.to_json())
+    rest = ("--max-num-seqs", 8, "--max-num-batched-tokens", 512, *FEW_BLOCKS)
+    assert "the calibration has no kv_bytes_per_token: give --kv-bytes-per-token" in refused(
+        "--scheduler", "v1", "--calibration", path, "--kv-offload-bytes", 10**9, *rest
+    )
+
+
 def test_it_says_what_was_simulated(azure: Path) -> None:
     told = run(
         "simulate", "--trace", azure, "--scheduler", "v1", "--rate-scale", 2, *FEW_BLOCKS

@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.observe.timeline import read_requests
 from mini_vllm.observe.trace import (
     TRACE_SCHEMA_VERSION,
     ScenarioRun,
@@ -17,12 +18,17 @@ from mini_vllm.observe.trace import (
     fake_token,
     run_trace,
 )
+from mini_vllm.offload.tiers.connector import TierConnector
+from mini_vllm.offload.tiers.host import HostTier
+from mini_vllm.offload.tiers.manager import tiered
+from mini_vllm.offload.tiers.work import TierResult
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler, SchedulerOutput
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
+from mini_vllm.step import KVResult
 
 SCHEMA = json.loads((Path(__file__).parent / "trace.schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
@@ -414,4 +420,29 @@ def test_the_recorder_describes_what_it_saw() -> None:
     }
     (described,) = trace["requests"]
     assert described == request("a", [1, 2, 3], 2, arrival_time=1.5, priority=2, ignore_eos=True)
+    assert list(errors(trace)) == []
+
+
+def test_a_load_from_a_tier_is_in_the_trace_and_drawn() -> None:
+    connector = TierConnector(2, HostTier(20))
+    manager = tiered(KVCacheManager, lambda: connector)(5, 2)
+    scheduler = Scheduler(manager, max_num_seqs=1, max_num_batched_tokens=20)
+    recorder, params = TraceRecorder(scheduler), SamplingParams(max_tokens=1, ignore_eos=True)
+    prompts = {
+        "first": [1, 2, 3, 4, 5],
+        "other": [9, 8, 7, 6, 5, 4, 3, 2],
+        "again": [1, 2, 3, 4, 5],
+    }
+    for name, prompt in prompts.items():
+        scheduler.add_request(Request(name, prompt, params))
+    while scheduler.has_unfinished_requests():
+        recorder.before_schedule()
+        step = Step.decide(scheduler)
+        recorder.after_schedule(step)
+        sampled = {request.request_id: [7] for request in step.output.scheduled_requests}
+        step.end_kv(manager, KVResult(connector=TierResult()))
+        recorder.after_update(step, sampled, step.update(scheduler, sampled))
+    trace = recorder.to_trace("tiers")
+    assert [len(step.get("swapped_in", ())) for step in trace["steps"]] == [0, 0, 2]
+    assert [row.marks[-1] for row in read_requests(trace)] == ["", "", "swapped"]
     assert list(errors(trace)) == []

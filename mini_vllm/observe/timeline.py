@@ -87,7 +87,7 @@ def read_requests(trace: Trace) -> list[RequestRow]:
             start = record["computed"][request_id] if "computed" in record else computed[request_id]
             num_drafts, num_accepted = drafts_of(record, request_id)
             marks[request_id] = _mark_of(record, row, start, known, admitted.get(request_id, 0))
-            row.num_chunks += 1 if marks[request_id] in CHUNKS else 0
+            row.num_chunks += marks[request_id] in CHUNKS
             row.num_recomputed_tokens += max(min(known, start + n) - start, 0)
             computed[request_id] = start + n - num_drafts + num_accepted
             most_computed[request_id] = max(known, computed[request_id])

@@ -94,7 +94,7 @@ class TraceRecorder(StepListener):
             "blocks": blocks,
             "tables": tables,
             "swapped_out": list(map(list, plan.swap_out)),
-            "swapped_in": list(map(list, plan.swap_in)),
+            "swapped_in": list(map(list, plan.swap_in or getattr(plan.connector, "load", ()))),
             "copied": list(map(list, plan.copy)),
             "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
             "forks": {
@@ -167,7 +167,7 @@ class TraceRecorder(StepListener):
         self._last.update(dict.fromkeys(sampled_token_ids, record))
         ended = {request.request_id: request.finish_reason for request in finished}
         if ended:
-            record["finished"] = [list(pair) for pair in ended.items()]
+            record["finished"] = list(map(list, ended.items()))
         for request_id in ended:
             self._last.pop(request_id, None)
         if failed:
@@ -223,17 +223,13 @@ class TraceRecorder(StepListener):
 
 def describe_config(scheduler: SchedulerInterface) -> Record:
     """The options that decide what a scheduler does, by vLLM's names where these differ."""
-    kv = scheduler.kv_cache_manager
     config = {
-        name: getattr(kv, name) for name in ("block_size", "num_blocks", "enable_prefix_caching")
-    }
-    config |= {
-        name: getattr(scheduler, name) for name in SCHEDULER_OPTIONS if hasattr(scheduler, name)
-    }
+        name: getattr(scheduler.kv_cache_manager, name)
+        for name in ("block_size", "num_blocks", "enable_prefix_caching")
+    } | {name: getattr(scheduler, name) for name in SCHEDULER_OPTIONS if hasattr(scheduler, name)}
+    config |= describe(scheduler)
     vllm_names = {option: name for name, option in VLLM_NAMES.items()}
-    return {
-        vllm_names.get(name, name): value for name, value in (config | describe(scheduler)).items()
-    }
+    return {vllm_names.get(name, name): value for name, value in config.items()}
 
 
 def describe_request(request: Request) -> Record:

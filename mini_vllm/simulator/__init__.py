@@ -12,6 +12,7 @@ step's time.
     plots.py       the pictures (matplotlib)
     tiers/         main memory and a disk behind the prefix cache of each replica
     roles/         prefill workers and decode workers, with a link between them
+    timeline/      what the first requests waited for, as text
     eviction/      policies of a prefix cache, and their bound, on the names of a trace
 
 Arrivals are those of mini_vllm/load. No model runs and no clock is read: the same trace gives the

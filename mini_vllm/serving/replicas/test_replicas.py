@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 from urllib.request import Request, urlopen
@@ -17,11 +18,14 @@ pytest.importorskip("torch")
 pytest.importorskip("starlette", reason="the server is the extra 'serve'")
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.load.workload import TraceRequest
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.engine_client import ThreadClient
 from mini_vllm.serving.messages import Add, Event, Finish, Ready, StepDone
 from mini_vllm.serving.replicas.client import ReplicasClient, config_of
 from mini_vllm.serving.replicas.router import PrefixRouter
+from mini_vllm.simulator.fleet import simulate
+from mini_vllm.simulator.step_time import StepTimeModel
 from mini_vllm.step import TokenDelta
 
 # --- the router -----------------------------------------------------------------------------------
@@ -173,7 +177,7 @@ def test_each_has_a_gpu_of_its_own_where_gpus_are_asked_for() -> None:
 # --- a server -------------------------------------------------------------------------------------
 
 
-def complete(url: str, prompt: str, **more: Any) -> dict[str, Any]:
+def complete(url: str, prompt: str | list[int], **more: Any) -> dict[str, Any]:
     body = {"model": "tiny", "prompt": prompt, "max_tokens": 5, "temperature": 0} | more
     request = Request(
         f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -199,6 +203,96 @@ def test_two_engines_answer_as_one_and_find_what_was_sent(plain_server: LiveServ
     served = [client.loop.core.scheduler.prefix_cache_stats.requests for client in clients]
     assert all(served), served
     server.stop()
+
+
+NUM_TALKS, NUM_TURNS, GROWTH = 7, 4, 3  # an odd number: in turn, each talk goes to both replicas
+
+
+def talks() -> list[TraceRequest]:
+    """Turns of several talks, in Mooncake's scale of 512 tokens a block. A token of its own is the
+    last of each.
+    """
+    return [
+        TraceRequest(
+            1000.0 * (turn * NUM_TALKS + talk),
+            512 * GROWTH * (turn + 1) + 1,
+            2,
+            (*(100 * talk + i for i in range(GROWTH * (turn + 1))), 10_000 + 100 * talk + turn),
+        )
+        for turn in range(NUM_TURNS)
+        for talk in range(NUM_TALKS)
+    ]
+
+
+def token_ids(spec: TraceRequest) -> list[int]:
+    """The same prompt for the bundled model, 16 tokens a block."""
+    num_blocks = spec.input_length // 512
+    ids = [500 + (7 * hash_id + i) % 1500 for hash_id in spec.hash_ids for i in range(16)]
+    return ids[: 16 * num_blocks + 1]
+
+
+def num_found(url: str, spec: TraceRequest) -> int:
+    found = complete(url, token_ids(spec), max_tokens=2)
+    return int(found["usage"]["prompt_tokens_details"]["cached_tokens"])
+
+
+@pytest.mark.slow
+def test_a_trace_finds_by_prefix_what_the_simulator_says_and_in_turn_less() -> None:
+    """Counted in tokens, on real engines: one server with two replicas, and two servers in turn."""
+    config = {"num_kv_blocks": 200, "block_size": 16}
+    two = {"make_client": partial(ReplicasClient, ThreadClient, 2)}
+    in_turn = [LiveServer(config, {}, {}) for _ in range(2)]
+    by_prefix = LiveServer(config, two, {})
+    counted = {
+        "prefix_aware": sum(num_found(by_prefix.url, spec) for spec in talks()),
+        "round_robin": sum(num_found(in_turn[i % 2].url, spec) for i, spec in enumerate(talks())),
+    }
+    for server in (by_prefix, *in_turn):
+        server.stop()
+    engine = {"block_size": 512, "num_blocks": 200, "max_num_seqs": 8}
+    engine |= {"max_num_batched_tokens": 65_536}
+    steps = StepTimeModel((1.0, 0, 0, 0, 0, 0))
+    simulated = {
+        routing: simulate(talks(), engine, steps, num_replicas=2, routing=routing).report
+        for routing in counted
+    }
+    assert counted == {name: each["prefix_hits"] // 32 for name, each in simulated.items()}
+    # All but the first turn of a talk find what the turn before had; in turn, the one before that.
+    assert counted["prefix_aware"] == NUM_TALKS * 16 * GROWTH * (1 + 2 + 3)
+    assert counted["round_robin"] == NUM_TALKS * 16 * GROWTH * (1 + 2)
+
+
+@pytest.mark.slow
+def test_no_replica_is_idle_while_a_prompt_joins_the_queue_of_the_other_one(
+    monkeypatch: pytest.MonkeyPatch, plain_server: LiveServer
+) -> None:
+    """Many clients at once, all prompts begin alike, and two requests run in each engine."""
+    seen: list[tuple[int, list[int], list[int]]] = []
+    place = PrefixRouter.place
+
+    def watched(router: PrefixRouter, *args: Any) -> int:
+        """It is called under the lock under which events change what the router knows."""
+        loads = [len(replica.num_tokens) for replica in router.replicas]
+        waiting = [replica.num_waiting for replica in router.replicas]
+        seen.append((place(router, *args), loads, waiting))
+        return seen[-1][0]
+
+    monkeypatch.setattr(PrefixRouter, "place", watched)
+    two = {"make_client": partial(ReplicasClient, ThreadClient, 2)}
+    server = LiveServer({"num_kv_blocks": 300, "block_size": 16, "max_num_seqs": 2}, two, {})
+    shared = [500 + i for i in range(160)]
+
+    def ask(number: int) -> None:
+        complete(server.url, [*shared, 1000 + number], max_tokens=8)
+
+    with ThreadPoolExecutor(12) as pool:
+        list(pool.map(ask, range(48)))
+    server.stop()
+    assert len(seen) == 48
+    assert any(any(waiting) for _, _, waiting in seen), "there was a queue"
+    assert not [each for each in seen if each[2][each[0]] and 0 in each[1]]
+    served = [sum(chosen == i for chosen, _, _ in seen) for i in range(2)]
+    assert min(served) >= 12, served
 
 
 @pytest.mark.slow

@@ -8,12 +8,12 @@ arrived: how long blocks are held at both ends during a transfer is left out.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from heapq import heappop, heappush
 from itertools import count
 from typing import Any, NamedTuple
 
-from mini_vllm.errors import PromptTooLongError
+from mini_vllm.errors import InvalidParameterError, PromptTooLongError
 from mini_vllm.load.workload import TraceRequest
 from mini_vllm.simulator.fleet import ROUTINGS, Simulation, check_fleet
 from mini_vllm.simulator.metrics import SLO, Metrics, QuantileSketch
@@ -22,6 +22,8 @@ from mini_vllm.simulator.roles.decode import DecodeReplica
 from mini_vllm.simulator.roles.options import Roles
 from mini_vllm.simulator.sim_request import SimRequest
 from mini_vllm.simulator.step_time import StepTimeModel
+
+OnTransfer = Callable[[int, float, float, str], object]  # index, start, end, "transfer"
 
 
 class Event(NamedTuple):
@@ -49,7 +51,12 @@ class RoleFleet:
     """The engines of both roles, and what is on its way between them."""
 
     def __init__(
-        self, roles: Roles, config: Mapping[str, Any], model: StepTimeModel, metrics: Metrics
+        self,
+        roles: Roles,
+        config: Mapping[str, Any],
+        model: StepTimeModel,
+        metrics: Metrics,
+        on_transfer: OnTransfer | None,
     ) -> None:
         self.roles, self.metrics = roles, metrics
         self.prefill = [
@@ -61,6 +68,7 @@ class RoleFleet:
         ]
         self.transfers = QuantileSketch()  # seconds from computed to arrived
         self.num_sent_tokens = 0
+        self.on_transfer = on_transfer
         self._events: list[Event] = []
         self._numbers = count()
         self._requests: dict[int, SimRequest] = {}  # that are computed, by index
@@ -110,6 +118,8 @@ class RoleFleet:
         sending[event.source] = receiving[target] = end
         self.transfers.add(end - event.time)
         self.num_sent_tokens += num_tokens
+        if self.on_transfer is not None:
+            self.on_transfer(int(event.request.request_id), start, end, "transfer")
         self._push(event._replace(time=end, order=next(self._numbers), target=target))
 
     def report(self, num_routed: list[int]) -> dict[str, Any]:
@@ -139,15 +149,23 @@ def simulate_roles(
     routing: str = "round_robin",
     slo: SLO | None = None,
     metrics: Metrics | None = None,
+    on_replica: Callable[[Replica], object] | None = None,
+    on_transfer: OnTransfer | None = None,
 ) -> Simulation:
     """As fleet.simulate(), with engines of two roles; TTFT ends with the decode worker's first
     token.
 
-    Raises InvalidParameterError for a bad configuration.
+    on_replica: is told of each engine before it runs; on_transfer: of each transfer. Raises
+    InvalidParameterError for a bad configuration, and for drafts.
     """
+    if config.get("acceptance") is not None:
+        raise InvalidParameterError("roles are simulated without drafts: acceptance must be None")
     check_fleet(roles.num_prefill + roles.num_decode, config, routing)
     metrics = metrics or Metrics(slo or SLO())
-    fleet = RoleFleet(roles, config, model, metrics)
+    fleet = RoleFleet(roles, config, model, metrics, on_transfer)
+    if on_replica is not None:
+        for replica in (*fleet.prefill, *fleet.decode):
+            on_replica(replica)
     num_routed = [0] * roles.num_prefill
     for index, spec in enumerate(trace):
         fleet.run_until(spec.arrival_time)

@@ -1,7 +1,9 @@
 """When the jobs of the io threads end."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from itertools import takewhile
 
 from mini_vllm.offload.tiers.work import Job
 
@@ -12,27 +14,29 @@ class DiskClock:
     def __init__(self, seconds_per_job: float) -> None:
         self.seconds_per_job = seconds_per_job
         self._free_at = {"read": 0.0, "write": 0.0, "delete": 0.0}
-        self._ends: dict[int, float] = {}  # by number of the job
+        self._ends: list[tuple[float, int]] = []  # a heap: when a job ends, and its number
+        self._last = -1  # the number of the newest job; a plan has them in order
 
-    def begin(self, jobs: Iterable[Job], now: float) -> None:
+    def begin(self, jobs: Sequence[Job], now: float) -> None:
         """Begin those that are new."""
-        for job in jobs:
-            if job.number not in self._ends:
-                seconds = 0.0 if job.kind == "delete" else self.seconds_per_job
-                self._free_at[job.kind] = max(self._free_at[job.kind], now) + seconds
-                self._ends[job.number] = self._free_at[job.kind]
+        new = [*takewhile(lambda job: job.number > self._last, reversed(jobs))]
+        for job in reversed(new):
+            seconds = 0.0 if job.kind == "delete" else self.seconds_per_job
+            end = self._free_at[job.kind] = max(self._free_at[job.kind], now) + seconds
+            heappush(self._ends, (end, job.number))
+            self._last = job.number
 
     def take_done(self, now: float) -> dict[int, bool]:
         """The jobs that have ended, once."""
-        done = [number for number, end in self._ends.items() if end <= now]
-        for number in done:
-            del self._ends[number]
+        done = []
+        while self._ends and self._ends[0][0] <= now:
+            done.append(heappop(self._ends)[1])
         return dict.fromkeys(done, True)
 
     @property
     def next_end(self) -> float:
         """Of a job; infinite if there is none."""
-        return min(self._ends.values(), default=math.inf)
+        return self._ends[0][0] if self._ends else math.inf
 
     def wait_for(self, num_blocks: int, now: float) -> float:
         """Seconds until so many further blocks would be read."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.load.workload import TraceRequest
 from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
@@ -123,17 +124,24 @@ def simulate_tiers(
     config: Mapping[str, Any],
     model: StepTimeModel,
     tiers: Tiers,
+    *,
+    on_replica: Callable[[Replica], object] | None = None,
     **options: Any,
 ) -> Simulation:
     """As fleet.simulate(), each replica with tiers of its own. The report has under "tiers" what
-    moved, in blocks.
+    moved, in blocks. on_replica: is told of each replica before it runs.
 
-    Raises InvalidParameterError for a scheduler that brings a KV cache manager of its own.
+    Raises InvalidParameterError for a scheduler that brings a KV cache manager of its own, and for
+    drafts.
     """
+    if config.get("acceptance") is not None:
+        raise InvalidParameterError("tiers are simulated without drafts: acceptance must be None")
     made: list[TieredReplica] = []
 
     def make(*args: Any, **rest: Any) -> Replica:
         made.append(TieredReplica(*args, tiers=tiers, **rest))
+        if on_replica is not None:
+            on_replica(made[-1])
         return made[-1]
 
     found = simulate(trace, config, model, replica_cls=make, **options)

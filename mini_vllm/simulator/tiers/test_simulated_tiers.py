@@ -106,6 +106,13 @@ def test_running_requests_do_not_wait_for_the_disk() -> None:
     assert report["max_itl"] < 16 * 0.01, "a step with its copies, and no read"
 
 
+def test_a_request_that_arrives_while_another_one_waits_for_the_disk_begins_at_once() -> None:
+    tiers = Tiers(40, 1000, block_bytes=1000, disk_bandwidth=1e4, disk_latency=0, load="always")
+    _, records = run([*RETURNING, TraceRequest(400.55, 10, 2)], tiers)
+    assert records[-2].ttft > 1.6
+    assert records[-1].ttft == pytest.approx(1e-3 * 11, abs=2e-3)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_a_tier_for_all_finds_what_a_device_for_all_finds(seed: int) -> None:

@@ -1,0 +1,1 @@
+"""The options of mini-vllm simulate: engines, tiers behind them, and roles."""
