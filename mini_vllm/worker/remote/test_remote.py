@@ -302,6 +302,22 @@ def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, cloc
     assert_nothing_is_held(apart)
 
 
+@pytest.mark.parametrize("moment", range(3))
+def test_a_lease_may_end_before_its_blocks_have_arrived(
+    apart: Apart, clock: Clock, expected: dict[str, Any], moment: int
+) -> None:
+    given = params(1, do_remote_decode=True, remote_request_id="r0")
+    apart.prefiller.add_request("r0", PROMPTS["r0"], given)
+    for number in range(4):
+        if number == moment:
+            clock.now += 31
+        apart.prefiller.step()
+    clock.now += 31
+    assert_nothing_is_held(apart)
+    apart.decode("r0", PROMPTS["r0"])
+    assert run(apart.decoder) == {"r0": expected["r0"]}
+
+
 def test_a_decoder_that_aborts_says_so_and_the_lease_ends(apart: Apart) -> None:
     apart.prefill("r0", PROMPTS["r0"])
     apart.decode("r0", PROMPTS["r0"])
@@ -352,8 +368,11 @@ def test_a_request_whose_blocks_do_not_come_fails_by_name_if_the_policy_says_so(
     apart.close()
 
 
-def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, Any]) -> None:
-    apart.prefill("r0", PROMPTS["r0"])
+@pytest.mark.parametrize("n", [1, 3])
+def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, Any], n: int) -> None:
+    lent = params(1, do_remote_decode=True, remote_request_id="r0").changed(n=n)
+    apart.prefiller.add_request("r0", PROMPTS["r0"], lent)  # its choices end one after the other
+    run(apart.prefiller)
     given = params(
         NUM_TOKENS,
         do_remote_prefill=True,
