@@ -78,7 +78,7 @@ def test_the_help_of_serve_has_groups_with_defaults() -> None:
     """The command's own options come first, and what is in no group last."""
     text = run("serve", "--help").output
     titles = re.findall(r"^(\w+):$", text, re.MULTILINE)
-    assert titles == ["Access", "Limits", "Engine", "Options"]
+    assert titles == ["Access", "Limits", "Disaggregation", "Engine", "Options"]
     for title, name, default in (
         ("Access", "--port", "8000"),
         ("Limits", "--max-queue", "1024"),

@@ -8,7 +8,7 @@ cache_full_blocks and _maybe_evict_cached_block in vllm/v1/core/block_pool.py.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from mini_vllm.block_hash import sha256_block_hash
 from mini_vllm.engine.core import EngineCore
@@ -122,8 +122,6 @@ class CacheWatch:
 class TellingCore(EngineCore):
     """Publishes what the prefix cache of its scheduler gains and loses."""
 
-    publish: ClassVar[staticmethod[[list[KVEvent]], None]]
-
     def __init__(self, scheduler: SchedulerInterface, executor: Executor) -> None:
         super().__init__(scheduler, executor)
         kv = scheduler.kv_cache_manager
@@ -154,6 +152,11 @@ class TellingCore(EngineCore):
         self._watch.gone(each.request_id for each in step.requests)
         self._publish(self._watch.audit())
         return deltas
+
+    @staticmethod
+    def publish(events: list[KVEvent]) -> None:
+        """Where they go: with_events() says it."""
+        raise NotImplementedError
 
     def _publish(self, events: list[KVEvent]) -> None:
         if events:

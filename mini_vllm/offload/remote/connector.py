@@ -79,7 +79,8 @@ class RemoteConnector(TierConnector):
             return
         num_tokens = min(request.num_computed_tokens, request.num_prompt_tokens - 1)
         names = names_of(request, num_tokens // self.block_size)
-        if names:
+        # another choice of the same prompt may have a lease for it
+        if names and not self.shelf.extend([lease_id(name, names)]):
             lease = self.shelf.grant(lease_id(name, names), names)
             self._lent[lease.generation] = []
             self._hold_for(lease)
@@ -238,8 +239,10 @@ class RemoteConnector(TierConnector):
     def end_step(self, result: KVResult | None) -> None:
         super().end_step(result)
         for lease in self._arriving:
+            held = self._lent.get(lease.generation)
+            if held is None:  # it has ended before its blocks have arrived
+                continue
             self._hold_for(lease)
-            held = self._lent[lease.generation]
             self.num_lent += len(held)
             self.shelf.fill(lease, {block.name: block.cpu_block for block in held})
         self._arriving = []
