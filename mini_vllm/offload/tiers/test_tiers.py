@@ -33,6 +33,7 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
+from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
 
 # --- without a model: who moves what, and when ----------------------------------------------------
@@ -400,9 +401,10 @@ def make_engine(checkpoint: Path, **config: Any) -> LLMEngine:
         EngineConfig(str(checkpoint), dtype="float32", block_size=4, max_num_seqs=2, **options),
         core_cls=RecoveringCore,
     )
-    for caches in engine.executor.runner.kv_caches:  # type: ignore[attr-defined]
-        for cache in caches:
-            cache.fill_(torch.nan)
+    if isinstance(engine.executor, LocalExecutor):
+        for caches in engine.executor.runner.kv_caches:
+            for cache in caches:
+                cache.fill_(torch.nan)
     return engine
 
 
@@ -534,6 +536,34 @@ def test_tiers_go_with_what_else_decides(
         assert visit_all(engine) == answers
     assert connector_of(engine).stats.num_loaded > 0
     engine.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [False, True])
+def test_each_rank_has_tiers_of_its_own(
+    checkpoint: Path, tmp_path: Path, answers: Any, ahead: bool
+) -> None:
+    """A file counts if every rank has its part of it."""
+    options: dict[str, Any] = {"tensor_parallel_size": 2, "async_scheduling": ahead}
+    options |= {"kv_offload_bytes": 1 << 14, "kv_offload_path": tmp_path}
+    engine = make_engine(checkpoint, **options)
+    for _ in range(2):
+        assert visit_all(engine) == answers
+    assert connector_of(engine).stats.num_read > 0
+    engine.shutdown()
+    folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(folders) == 2
+    names = {path.name for path in folders[0].iterdir() if len(path.name) == 64}
+    for name in sorted(names)[::2]:  # spoilt for one rank, gone for another
+        (folders[len(name) % 2] / name).write_bytes(b"")
+    for name in sorted(names)[1::4]:
+        (folders[0] / name).unlink()
+    again = make_engine(checkpoint, **options)
+    assert visit_all(again) == answers
+    stats = connector_of(again).stats
+    assert stats.num_read > 0
+    assert stats.num_failed_reads > 0
+    again.shutdown()
 
 
 @pytest.mark.parametrize(
