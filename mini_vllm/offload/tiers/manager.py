@@ -16,6 +16,8 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Part, SchedulerInterface
 from mini_vllm.step import StepInput, StepOutput
 
+POLICIES = ("lru", "arc")
+
 
 class SpillingPool(BlockPool):
     """A BlockPool that says what it evicts."""
@@ -97,6 +99,8 @@ def wants_tiers(config: Any) -> bool:
     ):
         is_there = getattr(config, name) is None or getattr(config, before) is not None
         config.require(name, is_there, f"None without {before}")
+    policy = config.kv_offload_policy
+    config.require("kv_offload_policy", policy in POLICIES, " or ".join(map(repr, POLICIES)))
     return config.kv_offload_bytes is not None
 
 

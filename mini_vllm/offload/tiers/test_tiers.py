@@ -27,6 +27,7 @@ from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
 from mini_vllm.offload.tiers.manager import attach_gate, tiered
+from mini_vllm.offload.tiers.policies.arc import TIERS, ArcTier
 from mini_vllm.offload.tiers.work import Job, LookupResult, TierPlan, TierResult
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -35,6 +36,7 @@ from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.executor import TieringExecutor
 
 # --- without a model: who moves what, and when ----------------------------------------------------
 
@@ -50,7 +52,12 @@ class World:
     slots hold, so a wrong block is a wrong token.
     """
 
-    def __init__(self, num_blocks: int = 6, num_host: int = 6, num_disk: int = 9) -> None:
+    def __init__(
+        self, num_blocks: int = 6, num_host: int = 6, num_disk: int = 9, policy: str = "lru"
+    ) -> None:
+        self.now, self.policy = 0.0, policy
+        self.measured: dict[str, tuple[float, float]] = {}
+        self.num_computed = 0  # tokens
         self.device: dict[int, Any] = {}
         self.host: dict[int, Any] = {}
         self.disk: dict[bytes, Any] = {}
@@ -64,7 +71,8 @@ class World:
         self.waiting_jobs: list[Job] = []
 
     def make_connector(self) -> TierConnector:
-        return TierConnector(BLOCK, HostTier(self.num_host), DiskTier(self.disk, self.num_disk))
+        host, disk = TIERS[self.policy](self.num_host), DiskTier(self.disk, self.num_disk)
+        return TierConnector(BLOCK, host, disk, clock=lambda: self.now)
 
     @property
     def connector(self) -> TierConnector:
@@ -123,6 +131,7 @@ class World:
                 step.output.num_scheduled_tokens[request.request_id],
             )
             table = self.kv.get_block_ids(request.request_id)
+            self.num_computed += n
             for p in range(start, start + n):
                 self.device[table[p // BLOCK], p % BLOCK] = tuple(request.all_token_ids[: p + 1])
             seen = [self.device[table[p // BLOCK], p % BLOCK] for p in range(start + n)]
@@ -135,10 +144,18 @@ class World:
             self.scheduler.finish_request(spoilt.request_id, "error")
             spoilt.num_computed_tokens = 0
             self.kv.withdraw(spoilt, spoilt.num_tokens)
-        step.end_kv(self.kv, KVResult(connector=TierResult(done)))
+        step.end_kv(self.kv, KVResult(connector=TierResult(done, **self.measured)))
         for request in step.update(self.scheduler, sampled):
             self.tokens[request.request_id] = request.output_token_ids
         return self.waiting_jobs
+
+    def clock_step(self, ends: Sequence[int]) -> None:
+        """A step takes a second for each token, and a tenth of one if it has none."""
+        before = self.num_computed
+        self.step(ends=ends)
+        num_tokens = self.num_computed - before
+        self.now += num_tokens or 0.1
+        self.measured["compute"] = (num_tokens, num_tokens)
 
     def finish(self, limit: int = 60) -> None:
         """Every job ends at once, until nothing is left to do."""
@@ -154,7 +171,8 @@ class World:
         connector = self.connector
         assert self.kv.num_free_blocks == self.kv.num_usable_blocks
         self.kv.block_pool.check_integrity()
-        assert (connector._held, connector._pending) == ({}, {})
+        assert (connector._held, connector._waits) == ({}, {})
+        assert not connector._seen | connector._gave_up
         held = {job.cpu_block for job, block in connector._jobs.values() if block is not None}
         assert connector.host.num_held_blocks == len(held)
 
@@ -299,6 +317,86 @@ def test_a_tier_forgets_the_least_recently_used_and_never_what_is_held() -> None
     assert (b"1" in disk, b"2" in disk, b"3" in disk) == (True, False, True)
 
 
+def test_arc_keeps_what_is_used_again_and_learns_from_what_it_let_go() -> None:
+    def visit(host: HostTier, names: str) -> str:
+        """One request for each name; returns those that were there."""
+        found = ""
+        for letter in names:
+            name = letter.encode()
+            host.want([name])
+            if (block := host.get(name)) is None:
+                block = host.take(name)
+                assert block is not None
+                block.state = "ready"
+                host.release(block)
+            else:
+                found += letter
+                host.touch(block)
+        return found
+
+    for kind, expected in ((HostTier, ""), (ArcTier, "ab")):
+        host = kind(4)
+        visit(host, "abab")
+        visit(host, "cdefghij")
+        assert visit(host, "ab") == expected, "a scan pushes out what LRU has"
+    host = ArcTier(4)
+    visit(host, "ababcdefg")
+    assert host.target_t1_size == 0
+    assert (host.get(b"e"), visit(host, "e")) == (None, "")
+    assert host.target_t1_size == 1, "a larger T1 had had it"
+    visit(host, "xyzfg")
+    assert host.target_t1_size >= 2
+    names = [each for each in "abcdefgxyz" if host.get(each.encode())]
+    recent = [each for each in names if not host.get(each.encode()).is_frequent]  # type: ignore[union-attr]
+    assert (len(names), host.num_recent) == (4, len(recent))
+    block = host.get(recent[0].encode())
+    assert block is not None
+    host.drop(block)
+    assert host.num_recent == len(recent) - 1
+    held = [host.take(bytes([i])) for i in range(9)]
+    assert sum(each is not None for each in held) == 4, "and never what is held"
+
+
+@pytest.mark.parametrize("num_host", [1, 3])
+def test_with_arc_too_every_interleaving_gives_equal_tokens(
+    num_host: int, expected: dict[str, list[int]]
+) -> None:
+    for schedule in itertools.product(ENDS[:4], repeat=2):
+        world = World(num_host=num_host, policy="arc")
+        visit(world, schedule)
+        assert world.tokens == expected
+
+
+@pytest.mark.parametrize("seconds_per_read", [0.1, 1.0, 20.0, 300.0])
+def test_a_slow_disk_costs_little_more_than_to_compute(seconds_per_read: float) -> None:
+    """Three documents of 40 blocks come again and again. Main memory has room for two. The model
+    takes 2 seconds for a block.
+    """
+    world, credit, times = World(num_blocks=60, num_host=90, num_disk=200), 0.0, list[float]()
+    for i in range(12):
+        world.add(f"{i}", [i % 3, *range(10, 10 + 40 * BLOCK)], 1)
+        begun = world.now
+        while world.scheduler.has_unfinished_requests():
+            reads = [each for each in world.waiting_jobs if each.kind == "read"]
+            ends = [n for n, each in enumerate(world.waiting_jobs) if each.kind != "read"]
+            before, credit = world.now, credit if reads else 0.0
+            num_ended = min(int(credit / seconds_per_read), len(reads))
+            credit -= num_ended * seconds_per_read
+            ends += [world.waiting_jobs.index(each) for each in reads[:num_ended]]
+            world.measured["read"] = (num_ended, num_ended * seconds_per_read)
+            world.clock_step(ends)
+            credit += world.now - before
+        times.append(world.now - begun)
+    stats, computing = world.connector.stats, 40 * BLOCK + 1
+    if seconds_per_read <= 1:
+        assert stats.num_given_up == 0
+        assert sum(times[-3:]) <= 0.3 * 3 * computing
+    else:
+        assert max(times) <= 1.05 * computing
+        assert world.now - world.num_computed <= 0.05 * 12 * computing, "the rest is waiting"
+        assert 0 < stats.num_given_up < 6, "it learns"
+
+
 def test_what_may_be_spoilt_is_withdrawn_from_every_tier() -> None:
     world = World()
     request = world.add("spoilt", DOCUMENT)
@@ -392,6 +490,12 @@ PROMPTS = {
     for j in (1, 3)
 }
 PARAMS = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
+
+
+@pytest.fixture(autouse=True)
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing takes any time, so every disk is worth waiting for."""
+    monkeypatch.setattr(TieringExecutor, "clock", staticmethod(lambda: 0.0))
 
 
 def make_engine(checkpoint: Path, **config: Any) -> LLMEngine:

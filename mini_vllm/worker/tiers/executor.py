@@ -5,6 +5,7 @@ read and write files.
 import json
 import logging
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
@@ -18,7 +19,7 @@ from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
-from mini_vllm.offload.tiers.host import HostTier
+from mini_vllm.offload.tiers.policies.arc import TIERS
 from mini_vllm.offload.tiers.work import Job, Name, TierPlan, TierResult
 from mini_vllm.step import KVResult, StepInput, StepOutput
 from mini_vllm.worker.cache_engine import lazy_zeros
@@ -32,6 +33,7 @@ NUM_READERS = 4  # threads
 MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run
 # seconds that a step waits for io threads if it has nothing to compute
 IDLE_WAIT = 0.005
+MOSTLY_PROMPT = 8  # tokens of each request, on average
 
 
 class Tiers(NamedTuple):
@@ -56,6 +58,8 @@ class TieringExecutor(LocalExecutor):
     In a step without requests run() waits a moment for the io threads, since nothing else is to be
     done. No other step waits for a disk.
     """
+
+    clock = staticmethod(time.perf_counter)
 
     def allocate(self, plan: KVCachePlan) -> None:
         super().allocate(plan)
@@ -84,6 +88,8 @@ class TieringExecutor(LocalExecutor):
         self._writer = ThreadPoolExecutor(1, "kv-write")
         self._owner = ""
         self._begun: Jobs = {}  # a new one with each step
+        self._read_seconds: list[float] = []  # since a step has told them
+        self._last_end = 0.0
 
     def _layout(self, shape: tuple[int, ...]) -> dict[str, Any]:
         """All that the K and V of a text depend on. Weights go by the size and the time of their
@@ -119,35 +125,41 @@ class TieringExecutor(LocalExecutor):
 
     def make_connector(self) -> TierConnector:
         """The scheduler's half, which knows of all that is in the folder."""
-        return connector_of(self.config, [self.find_tiers()])
+        return connector_of(self.config, [self.find_tiers()], self.clock)
 
     def run(self, step: StepInput) -> StepOutput:
-        work = step.kv.connector
-        if not isinstance(work, TierPlan):
-            return super().run(step)
-        jobs = self._move(work)
-        return self._with_ended(jobs, step, super().run(without_connector(step)))
+        jobs, begun = self._move(step), self.clock()
+        return self._with_ended(jobs, step, begun, super().run(without_connector(step)))
 
     def launch(self, step: StepInput) -> Callable[[], StepOutput]:
         """The device copies and computes in the order in which it is told to."""
-        work = step.kv.connector
-        if self.config.speculative or not isinstance(work, TierPlan):
+        if self.config.speculative:
             return super().launch(step)
-        jobs = self._move(work)
+        jobs, begun = self._move(step), self.clock()
         collect = super().launch(without_connector(step))
-        return lambda: self._with_ended(jobs, step, collect())
+        return lambda: self._with_ended(jobs, step, begun, collect())
 
-    def _move(self, work: TierPlan) -> Jobs:
-        self._begin_jobs(work)
-        self._store(work)
-        self._load(work)
+    def _move(self, step: StepInput) -> Jobs:
+        if isinstance(work := step.kv.connector, TierPlan):
+            self._begin_jobs(work)
+            self._store(work)
+            self._load(work)
         return self._begun
 
-    def _with_ended(self, jobs: Jobs, step: StepInput, output: StepOutput) -> StepOutput:
-        """What came of a step, and which jobs have ended: on all ranks.
+    def _with_ended(
+        self, jobs: Jobs, step: StepInput, begun: float, output: StepOutput
+    ) -> StepOutput:
+        """What came of a step, which jobs have ended on all ranks, and how long things took.
 
-        A step with nothing to compute waits a moment.
+        A step with nothing to compute waits a moment. One of decodes says nothing of prompts.
         """
+        now, num_tokens = self.clock(), sum(step.num_scheduled_tokens)
+        compute = (num_tokens, now - max(begun, self._last_end))
+        if num_tokens < MOSTLY_PROMPT * len(step.req_ids):
+            compute = (0, 0.0)
+        self._last_end = now
+        seconds, self._read_seconds = self._read_seconds, []
+        reads = (len(seconds), sum(seconds) / NUM_READERS)
         if not step.req_ids:
             wait(jobs.values(), IDLE_WAIT)
         done = {number: job.result() for number, job in jobs.items() if job.done()}
@@ -157,7 +169,7 @@ class TieringExecutor(LocalExecutor):
             counts = zip(jobs, self.shard.communicator.all_reduce(told).tolist(), strict=True)
             size = self.shard.size
             done = {number: well == size for number, (ended, well) in counts if ended == size}
-        return replace(output, kv=KVResult(connector=TierResult(done)))
+        return replace(output, kv=KVResult(connector=TierResult(done, reads, compute)))
 
     def _begin_jobs(self, work: TierPlan) -> None:
         """Begin the jobs that are new, and forget those whose end the scheduler knows."""
@@ -175,8 +187,13 @@ class TieringExecutor(LocalExecutor):
             return self._writer.submit(folder.delete, job.name)
         block = memoryview(self._bytes[job.cpu_block])
         if job.kind == "read":
-            return self._readers.submit(folder.read, job.name, block)
+            return self._readers.submit(self._read, folder, job.name, block)
         return self._writer.submit(folder.write, job.name, block, job.evicted)
+
+    def _read(self, folder: BlockFolder, name: Name, block: memoryview) -> bool:
+        begun, is_right = self.clock(), folder.read(name, block)
+        self._read_seconds.append(self.clock() - begun)
+        return is_right
 
     def _store(self, work: TierPlan) -> None:
         if work.store:
@@ -208,12 +225,15 @@ def without_connector(step: StepInput) -> StepInput:
     return replace(step, kv=replace(step.kv, connector=None))
 
 
-def connector_of(config: EngineConfig, ranks: Sequence[Tiers]) -> TierConnector:
+def connector_of(
+    config: EngineConfig, ranks: Sequence[Tiers], clock: Callable[[], float]
+) -> TierConnector:
     """The scheduler's half for all ranks. Each has a part of every block, so a file counts if every
     rank has its own.
     """
     first, *others = ranks
-    host, disk, where = HostTier(first.num_host_blocks), None, "no disk"
+    disk, where = None, "no disk"
+    host = TIERS[config.kv_offload_policy](first.num_host_blocks)
     if first.names is not None:
         common = set(first.names).intersection(*(each.names or () for each in others))
         num_blocks = min(each.num_disk_blocks for each in ranks)
@@ -221,7 +241,7 @@ def connector_of(config: EngineConfig, ranks: Sequence[Tiers]) -> TierConnector:
         where = f"{len(disk)} of at most {num_blocks} in {first.where}"
     logger.info("KV offload: %d blocks in main memory; %s", host.num_blocks, where)
     most_waiting = max(config.max_num_seqs, MOST_WAITING)
-    return TierConnector(config.block_size, host, disk, most_waiting)
+    return TierConnector(config.block_size, host, disk, most_waiting, clock)
 
 
 class TieringRanks(MultiprocExecutor):
@@ -230,7 +250,7 @@ class TieringRanks(MultiprocExecutor):
     local_cls = TieringExecutor
 
     def make_connector(self) -> TierConnector:
-        return connector_of(self.config, self.group.ask("find_tiers"))
+        return connector_of(self.config, self.group.ask("find_tiers"), self.local_cls.clock)
 
 
 def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Executor]:
