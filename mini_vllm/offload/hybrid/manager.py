@@ -349,11 +349,14 @@ def with_groups(
     a window, the plain one gives way to the one that has groups.
 
     num_batched_tokens: most tokens of steps in flight. A manager that does more than the plain one
-    keeps all blocks of all layers. Raises InvalidParameterError for one that swaps, where the
-    layers differ.
+    keeps all blocks of all layers, as one with tiers. Raises InvalidParameterError for one that
+    swaps, where the layers differ.
     """
     windows = {spec.sliding_window for spec in kv_specs}
-    if len(windows) > 1 and issubclass(manager_cls, OffloadingKVCacheManager):
+    swaps = (
+        issubclass(manager_cls, OffloadingKVCacheManager) and "recompute" not in manager_cls.modes
+    )
+    if len(windows) > 1 and swaps:
         raise InvalidParameterError(
             "preemption_mode must be 'recompute' for a model whose layers differ in their window "
             f"({', '.join(map(str, windows))}): blocks of groups are not swapped"

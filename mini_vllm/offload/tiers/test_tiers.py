@@ -23,6 +23,7 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
@@ -616,13 +617,14 @@ def test_a_device_that_fails_spoils_no_tier(
     "options",
     [
         {"policy": "priority", "max_num_batched_tokens": 7},
-        {"async_scheduling": True},
+        {"async_scheduling": True, "kv_offload_policy": "arc"},
         {"speculative": "ngram"},
         *(
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
                 {"async_scheduling": True, "speculative": "ngram"},
                 {"scheduler": "prefill_first"},
+                {"preemption_mode": "swap", "num_kv_blocks": 11},
                 {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
                 {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
                 {"num_kv_blocks": 9, "watermark": 0.1},
@@ -640,6 +642,19 @@ def test_tiers_go_with_what_else_decides(
         assert visit_all(engine) == answers
     assert connector_of(engine).stats.num_loaded > 0
     engine.shutdown()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"])
+def test_layers_with_windows_keep_all_blocks_so_that_all_come_back(
+    case: str, tmp_path: Path
+) -> None:
+    write_checkpoint(tmp_path, CASES[case])
+    alone = visit_all(make_engine(tmp_path, num_kv_blocks=200, kv_offload_bytes=None))
+    engine = make_engine(tmp_path)
+    for _ in range(2):
+        assert visit_all(engine) == alone
+    assert connector_of(engine).stats.num_loaded > 0
 
 
 @pytest.mark.slow
@@ -673,7 +688,11 @@ def test_each_rank_has_tiers_of_its_own(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preemption_mode": "swap"}, "preemption_mode must be 'recompute' with kv_offload"),
+        (
+            {"preemption_mode": "cheaper"},
+            "preemption_mode must be 'recompute' or 'swap' with kv_offload",
+        ),
+        ({"kv_offload_policy": "mru"}, "kv_offload_policy must be 'lru' or 'arc', got 'mru'"),
         ({"enable_prefix_caching": False}, "enable_prefix_caching must be True with kv_offload"),
         ({"num_cpu_blocks": 3}, "num_cpu_blocks must be None or 0 with kv_offload_bytes"),
         ({"scheduler": "tenants"}, "needs KVCacheManager, got TenantKVCacheManager"),
@@ -714,16 +733,23 @@ while True:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "num_moments",
+    [
+        pytest.param(8, marks=pytest.mark.slow),
+        # MOMENTS_OF_DEATH=200 by hand
+        pytest.param(int(os.environ.get("MOMENTS_OF_DEATH", "50")), marks=pytest.mark.nightly),
+    ],
+)
 def test_an_engine_that_is_killed_while_it_writes_leaves_no_wrong_text(
-    checkpoint: Path, tmp_path: Path, answers: Any
+    checkpoint: Path, tmp_path: Path, answers: Any, num_moments: int
 ) -> None:
-    for moment in range(8):
+    for moment in range(num_moments):
         arguments = [sys.executable, "-c", WRITER, str(checkpoint), str(tmp_path)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
-            time.sleep(moment / 50)
+            time.sleep(moment * 8 / num_moments / 50)
             os.kill(writer.pid, signal.SIGKILL)
         again = make_engine(checkpoint, kv_offload_path=tmp_path)
         assert visit_all(again) == answers

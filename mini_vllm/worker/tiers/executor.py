@@ -264,7 +264,7 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
         )
     for name, allowed in {
         "enable_prefix_caching": (True,),
-        "preemption_mode": ("recompute",),
+        "preemption_mode": ("recompute", "swap"),
         "num_cpu_blocks": (None, 0),
         "speculative": (None, "ngram", "suffix"),
     }.items():
