@@ -110,7 +110,7 @@ def slow_disk(seconds: float) -> Iterator[None]:
         time.sleep(seconds)
         return read(*arguments)
 
-    BlockFolder.read = late  # type: ignore[method-assign]
+    BlockFolder.read = late  # type: ignore[method-assign, assignment]
     try:
         yield
     finally:
@@ -123,7 +123,7 @@ def measure(model: Path, folder: Path, num_prompts: int, num_tokens: int, num_la
     prompts = [[rng.randrange(VOCABULARY) for _ in range(num_tokens)] for _ in range(num_prompts)]
     per_block = num_layers * 2 * 8 * 128 * 4 * BLOCK_SIZE
     per_prompt = per_block * (num_tokens // BLOCK_SIZE + 2)
-    small = {"kv_offload_bytes": 3 * per_prompt, "kv_offload_path": folder / "disk"}
+    small: dict[str, Any] = {"kv_offload_bytes": 3 * per_prompt, "kv_offload_path": folder / "disk"}
     found: dict[str, Any] = {}
 
     def second_visit(name: str, beside: bool, engine: LLMEngine) -> None:
@@ -136,11 +136,12 @@ def measure(model: Path, folder: Path, num_prompts: int, num_tokens: int, num_la
 
     for beside in (False, True):
         suffix = ", beside a decode" if beside else ""
-        for name, options in {
+        ways: dict[str, dict[str, Any]] = {
             "computed": {},
             "main memory": {"kv_offload_bytes": (num_prompts + 3) * per_prompt},
             "disk": small,
-        }.items():
+        }
+        for name, options in ways.items():
             engine = make_engine(model, num_tokens, **options)
             visit(engine, prompts, "first")
             second_visit(name + suffix, beside, engine)
