@@ -166,6 +166,8 @@ class EngineConfig(Params):
     """Bytes of main memory in which the prefix cache goes on; None: it ends with the device."""
     kv_offload_path: str | None = None
     """A folder in which it goes on behind main memory, and outlives the process."""
+    kv_offload_policy: str = "lru"
+    """What main memory lets go of first: "lru", or "arc", which favours what is used again."""
     kv_offload_disk_bytes: int | None = None
     """Most bytes of blocks in that folder; None: half of what is left there at the start."""
     kv_transfer_config: Any = None

@@ -41,6 +41,11 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
         "future": "a step in hand gets it when it has begun",
         "num_computed_tokens": "a step that failed is taken back",
     },
+    "offload": {
+        **dict.fromkeys(
+            ("num_cached_tokens", "num_computed_tokens", "status"), "a scheduler owns the counters of its requests"
+        ),
+    },
     "policies": {
         **dict.fromkeys(
             ("num_cached_tokens", "num_computed_tokens", "num_preemptions", "num_prefill_tokens", "status"),

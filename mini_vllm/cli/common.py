@@ -21,7 +21,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.observe.files import check_text, read_prompts
 from mini_vllm.params import SamplingParams
-from mini_vllm.policies.registry import PREEMPTION_MODES, SCHEDULERS
+from mini_vllm.policies.registry import SCHEDULERS
 
 if TYPE_CHECKING:
     from mini_vllm import LLM
@@ -46,10 +46,11 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "policy": "fcfs or priority.",
     "scheduler": f"{', '.join(SCHEDULERS)}.",
     "cache_watermark": "For --multi-tenant: the share of blocks that leaves cold ones cached.",
-    "preemption_mode": f"{', '.join(PREEMPTION_MODES)}.",
+    "preemption_mode": "recompute, swap, cheaper.",
     "num_cpu_blocks": "Blocks of main memory to swap to; by default as many as the KV cache has.",
     "kv_offload_bytes": "Bytes of main memory behind the prefix cache.",
     "kv_offload_path": "A folder behind these, which outlives the process.",
+    "kv_offload_policy": "lru, or arc: what that memory lets go of first.",
     "kv_offload_disk_bytes": "Most bytes there; by default half of what is left.",
     "block_aligned_chunks": "Let chunks of a prompt end at the edge of a block.",
     "charge_cached_tokens": "Let the budget of prefill_first pay for cached tokens, too.",

@@ -92,7 +92,9 @@ class CoreFactory:
         _, manager_cls = get_classes(asdict(config), scheduler_cls, kv_cache_manager_cls)
         if config.speculative == "draft_model":
             manager_cls = with_lookahead(manager_cls)
-        may_swap = "num_cpu_blocks" in options_of(manager_cls)
+        may_swap = "num_cpu_blocks" in options_of(manager_cls) and not config.kv_offload_bytes
+        if config.kv_offload_bytes is not None:
+            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
         manager_cls, layout = with_groups(
             manager_cls,
             info.kv_specs,
@@ -106,8 +108,6 @@ class CoreFactory:
             executor.available_bytes,
             may_swap=may_swap,
         )
-        if config.kv_offload_bytes is not None:
-            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls

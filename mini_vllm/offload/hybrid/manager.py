@@ -349,15 +349,18 @@ def with_groups(
     a window, the plain one gives way to the one that has groups.
 
     num_batched_tokens: most tokens of steps in flight. A manager that does more than the plain one
-    keeps all blocks of all layers, but the one that swaps, where the layers differ. Raises
-    InvalidParameterError for one that does more than swap, if they do.
+    keeps all blocks of all layers, as one with tiers; where the layers differ, the one that swaps
+    has groups, too. Raises InvalidParameterError for another one that swaps, if they do.
     """
     windows = {spec.sliding_window for spec in kv_specs}
     if len(windows) > 1 and manager_cls is OffloadingKVCacheManager:
         from mini_vllm.offload.hybrid.swap.manager import SwappingHybridKVCacheManager
 
         manager_cls = SwappingHybridKVCacheManager
-    if len(windows) > 1 and issubclass(manager_cls, OffloadingKVCacheManager):
+    swaps = (
+        issubclass(manager_cls, OffloadingKVCacheManager) and "recompute" not in manager_cls.modes
+    )
+    if len(windows) > 1 and swaps:
         raise InvalidParameterError(
             f"{manager_cls.__name__} keeps blocks of one group, and the layers of this model "
             f"differ in their window ({', '.join(map(str, windows))})"

@@ -8,7 +8,7 @@ from typing import Any
 from mini_vllm.errors import RequestFailedError, shown
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.remote.options import KVTransferConfig
-from mini_vllm.offload.tiers.manager import LoadGate, TieredKVCacheManager
+from mini_vllm.offload.tiers.manager import POLICIES, LoadGate, TieredKVCacheManager
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Part, SchedulerInterface, Step
 
@@ -77,6 +77,8 @@ def wants_tiers(config: Any) -> bool:
     ):
         is_there = getattr(config, name) is None or getattr(config, before) is not None
         config.require(name, is_there, f"None without {before}")
+    policy = config.kv_offload_policy
+    config.require("kv_offload_policy", policy in POLICIES, " or ".join(map(repr, POLICIES)))
     if config.kv_transfer_config is not None:
         KVTransferConfig(**config.kv_transfer_config)
     return config.kv_offload_bytes is not None

@@ -12,16 +12,18 @@ what it has in vain waited for. Source: OffloadingConnectorScheduler
 in vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
-from typing import Any, Literal
+from itertools import count, takewhile
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.offload.connector import KVConnector, Lookup
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostBlock, HostTier
+from mini_vllm.offload.tiers.policies.cost import DiskCost
 from mini_vllm.offload.tiers.work import Job, LookupResult, Name, TierPlan, TierResult
 from mini_vllm.request import Request
 from mini_vllm.step import CpuBlockId, KVPlan, KVResult
@@ -36,6 +38,23 @@ class TierStats:
     num_written: int = 0  # main memory to disk
     num_read: int = 0  # disk to main memory
     num_failed_reads: int = 0  # files that were gone, torn or spoilt
+    num_given_up: int = 0  # requests that did not wait for a slow disk to the end
+
+
+Kind = Literal["read", "write", "delete"]  # of a job
+Names = tuple[Name, ...]
+
+
+class Wait(NamedTuple):
+    """A request waits since then, for these blocks that have not arrived; the next one is last.
+
+    num_on_disk: what it would wait for in all; a probe is a few of them.
+    """
+
+    since: float
+    num_on_disk: int
+    pending: list[HostBlock]
+    is_probe: bool
 
 
 @dataclass(slots=True)
@@ -47,25 +66,40 @@ class StepNotes:
     published: list[tuple[Any, KVCacheBlock]] = field(default_factory=list)
 
 
+def num_to_read(found: Iterable[LookupResult]) -> int:
+    """How many blocks of the longest prefix that is there have to be read."""
+    there = takewhile(lambda each: each is not LookupResult.MISS, found)
+    return sum(each is LookupResult.RETRY for each in there)
+
+
 class TierConnector(KVConnector):
     """The side of the scheduler. max_waiting: so many requests may wait for the disk at once; a
     further one computes.
     """
 
     def __init__(
-        self, block_size: int, host: HostTier, disk: DiskTier | None = None, max_waiting: int = 256
+        self,
+        block_size: int,
+        host: HostTier,
+        disk: DiskTier | None = None,
+        max_waiting: int = 256,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.block_size = block_size
         self.host = host
         self.disk = disk
         self.max_waiting = max_waiting
         self.stats = TierStats()
+        self.cost = DiskCost(block_size)
+        self._clock = clock
         self._owner = uuid4().hex
         self._numbers = count()
         # blocks of the device that are computed and go down in the coming step
         self._going: dict[Name, int] = {}
         self._held: dict[str, list[HostBlock]] = {}  # by request that is not admitted yet
-        self._pending: dict[str, list[HostBlock]] = {}  # of these, what was on its way
+        self._waits: dict[str, Wait] = {}  # of these, for what was on its way
+        self._seen: set[str] = set()  # requests that main memory was told of
+        self._gave_up: set[str] = set()  # requests that have waited long enough
         self._jobs: dict[int, tuple[Job, HostBlock | None]] = {}  # whose end is not known yet
         self._notes = StepNotes()
 
@@ -94,32 +128,62 @@ class TierConnector(KVConnector):
         The first call begins to read what is on the disk, as far as main memory has room for it.
         """
         request_id = request.request_id
-        if request_id not in self._held:
-            if len(self._held) >= self.max_waiting:
+        wait = self._waits.get(request_id)
+        if wait is None:
+            if (wait := self._begin_wait(request, num_computed_tokens)) is None:
                 return True
-            held = self._hold(self._names(request, num_computed_tokens))
-            if not held:
-                return True
-            self._held[request_id] = held
-            self._pending[request_id] = [block for block in held if block.state == "pending"]
-        pending = self._pending[request_id]
+            self._waits[request_id] = wait
+        pending = wait.pending
         while pending and pending[-1].state != "pending":
             pending.pop()
-        return not pending
+        if not pending:
+            if wait.is_probe:  # now it is known whether the rest is worth it
+                self._let_go(request_id)
+                return self.is_ready(request, num_computed_tokens)
+            return True
+        waited = self._clock() - wait.since
+        if self.cost.may_wait(wait.num_on_disk, len(pending), waited):
+            return False
+        self._let_go(request_id)  # what has arrived is in main memory
+        self._gave_up.add(request_id)
+        self.stats.num_given_up += 1
+        return True
+
+    def _begin_wait(self, request: Request, num_computed_tokens: int) -> Wait | None:
+        """Hold what is there, and begin to read; None if there is nothing to hold or to wait
+        for.
+        """
+        request_id, names = request.request_id, self._names(request, num_computed_tokens)
+        if request_id not in self._seen:
+            self._seen.add(request_id)
+            self.host.want(names)
+        if request_id in self._gave_up or len(self._held) >= self.max_waiting:
+            return None
+        num_on_disk = num_to_read(map(self.lookup, names))
+        num_reads = self.cost.num_reads(num_on_disk)
+        if num_on_disk and not num_reads:
+            self._gave_up.add(request_id)
+            return None
+        held = self._hold(names, num_reads)
+        if not held:
+            return None
+        self._held[request_id] = held
+        pending = [block for block in reversed(held) if block.state == "pending"]
+        return Wait(self._clock(), num_on_disk, pending, num_reads < num_on_disk)
 
     def _names(self, request: Request, num_computed_tokens: int) -> Sequence[Any]:
         start = num_computed_tokens // self.block_size
         return request.block_hashes[start : (request.num_tokens - 1) // self.block_size]
 
-    def _hold(self, names: Iterable[Name]) -> list[HostBlock]:
-        """The blocks of the longest prefix that is there, each held; reads begin for those that are
-        on the disk.
+    def _hold(self, names: Sequence[Name], num_reads: int) -> list[HostBlock]:
+        """The blocks of the longest prefix that is there, each held; so many reads begin for those
+        that are on the disk.
         """
         held: list[HostBlock] = []
         for name in names:
             block = self.host.get(name)
-            if block is None and self.lookup(name) is LookupResult.RETRY:
-                block = self.host.take(name)
+            if block is None and num_reads and self.lookup(name) is LookupResult.RETRY:
+                block, num_reads = self.host.take(name), num_reads - 1
                 if block is not None:
                     self._begin("read", name, block)
             if block is None:
@@ -128,7 +192,7 @@ class TierConnector(KVConnector):
         return held
 
     def _let_go(self, request_id: str) -> None:
-        self._pending.pop(request_id, None)
+        self._waits.pop(request_id, None)
         for block in reversed(self._held.pop(request_id, [])):
             self.host.release(block)
 
@@ -140,12 +204,15 @@ class TierConnector(KVConnector):
             assert block is not None, "it was found a moment ago"
             self._notes.loaded.append((self.host.hold(block), block_id))
         self._let_go(request.request_id)
+        self._gave_up.discard(request.request_id)
 
     def save(self, request: Request, block_ids: Sequence[int]) -> None:
         """The full blocks of a preempted request are stored already, or on their way."""
 
     def request_finished(self, request: Request) -> None:
         self._let_go(request.request_id)
+        self._seen.discard(request.request_id)
+        self._gave_up.discard(request.request_id)
 
     def publish(self, blocks: Iterable[KVCacheBlock]) -> None:
         """The coming step fills these blocks, which have names."""
@@ -208,6 +275,8 @@ class TierConnector(KVConnector):
             if device_block.block_hash == name:  # else it was withdrawn
                 self._going[name] = device_block.block_id
         if isinstance(result.connector, TierResult):
+            self.cost.read.add(*result.connector.read)
+            self.cost.compute.add(*result.connector.compute)
             for number, went_well in result.connector.done.items():
                 if number in self._jobs:  # else an earlier step in flight has told it
                     self._end(*self._jobs.pop(number), went_well)
@@ -219,11 +288,7 @@ class TierConnector(KVConnector):
     # --- jobs -------------------------------------------------------------------------------------
 
     def _begin(
-        self,
-        kind: Literal["read", "write", "delete"],
-        name: Name,
-        block: HostBlock | None = None,
-        evicted: tuple[Name, ...] = (),
+        self, kind: Kind, name: Name, block: HostBlock | None = None, evicted: Names = ()
     ) -> None:
         """The coming step asks for a job. Its block is held already, and until it has ended."""
         number, cpu_block = next(self._numbers), block.cpu_block if block else CpuBlockId(-1)

@@ -5,6 +5,7 @@ vllm/v1/kv_offload/cpu/policies/lru.py.
 """
 
 from collections import OrderedDict
+from collections.abc import Sequence
 from typing import Literal
 
 from mini_vllm.offload.tiers.work import Name
@@ -18,12 +19,13 @@ class HostBlock:
     more.
     """
 
-    __slots__ = ("cpu_block", "name", "ref_cnt", "state")
+    __slots__ = ("cpu_block", "is_frequent", "name", "ref_cnt", "state")
 
     def __init__(self, name: Name, cpu_block: CpuBlockId) -> None:
         self.name = name
         self.cpu_block = cpu_block
         self.ref_cnt = 1
+        self.is_frequent = False  # several requests have wanted it
         self.state: Literal["pending", "ready", "lost"] = "pending"
 
 
@@ -40,7 +42,7 @@ class HostTier:
 
     @property
     def num_held_blocks(self) -> int:
-        return self.num_blocks - len(self._free) - len(self._evictable)
+        return self.num_blocks - len(self._free) - self._num_evictable()
 
     def get(self, name: Name) -> HostBlock | None:
         """Where the content is or will be; None if it is not here."""
@@ -50,10 +52,10 @@ class HostTier:
         """A block for content that is not here, held and pending; None if every block is held."""
         assert name not in self._blocks, "the content is here already"
         if not self._free:
-            if not self._evictable:
+            if not self._num_evictable():
                 return None
-            oldest, evicted = self._evictable.popitem(last=False)
-            del self._blocks[oldest]
+            evicted = self._next_evicted()
+            del self._blocks[evicted.name]
             self._free.append(evicted.cpu_block)
         block = self._blocks[name] = HostBlock(name, self._free.pop())
         return block
@@ -61,7 +63,7 @@ class HostTier:
     def hold(self, block: HostBlock) -> HostBlock:
         """Hold a block once more."""
         block.ref_cnt += 1
-        self._evictable.pop(block.name, None)
+        self._queue_of(block).pop(block.name, None)
         return block
 
     def release(self, block: HostBlock) -> None:
@@ -72,7 +74,10 @@ class HostTier:
             if block.state == "lost":
                 self._free.append(block.cpu_block)
             else:
-                self._evictable[block.name] = block
+                self._queue_of(block)[block.name] = block
+
+    def want(self, names: Sequence[Name]) -> None:
+        """A request begins, and would like to have these. It is told once for each request."""
 
     def touch(self, block: HostBlock) -> None:
         """The content is still wanted."""
@@ -88,3 +93,12 @@ class HostTier:
         del self._blocks[block.name]
         block.state = "lost"
         self.release(block)
+
+    def _num_evictable(self) -> int:
+        return len(self._evictable)
+
+    def _queue_of(self, block: HostBlock) -> OrderedDict[Name, HostBlock]:
+        return self._evictable
+
+    def _next_evicted(self) -> HostBlock:
+        return self._evictable.popitem(last=False)[1]

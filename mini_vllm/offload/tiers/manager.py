@@ -16,6 +16,8 @@ from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Part
 from mini_vllm.step import StepInput, StepOutput
 
+POLICIES = ("lru", "arc")
+
 
 class SpillingPool(BlockPool):
     """A BlockPool that says what it evicts."""
@@ -38,12 +40,13 @@ class SpillingPool(BlockPool):
 class TieredKVCacheManager(OffloadingKVCacheManager):
     """Behind the hits on the device, a request that is admitted loads what main memory has.
 
-    A preempted request finds its full blocks there, so preemption is by recompute. The names are
+    A preempted request finds its full blocks there, so to swap and to recompute are one: what main
+    memory has comes back, and the rest is computed. The names are
     sha256, whatever hash_function says: the tiers tell content from content by them alone.
     reset_prefix_cache() forgets what the device has (vLLM: reset_connector=False).
     """
 
-    modes: ClassVar[Sequence[str]] = ("recompute",)
+    modes: ClassVar[Sequence[str]] = ("recompute", "swap")
     make_connector: ClassVar[Callable[[], TierConnector]]
 
     preemption_mode: str = "recompute"
@@ -94,7 +97,7 @@ def tiered(
     Raises InvalidParameterError for one that is not the plain one: with groups of layers, or with
     blocks that are shared otherwise.
     """
-    if manager_cls is not KVCacheManager:
+    if manager_cls not in (KVCacheManager, OffloadingKVCacheManager):
         raise InvalidParameterError(
             f"kv_offload_bytes needs KVCacheManager, got {manager_cls.__name__}"
         )

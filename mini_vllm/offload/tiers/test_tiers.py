@@ -23,18 +23,22 @@ from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostTier
 from mini_vllm.offload.tiers.manager import tiered
+from mini_vllm.offload.tiers.policies.arc import TIERS, ArcTier
 from mini_vllm.offload.tiers.work import Job, LookupResult, TierPlan, TierResult
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
 from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
+from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.executor import TieringExecutor
 
 # --- without a model: who moves what, and when ----------------------------------------------------
 
@@ -50,7 +54,12 @@ class World:
     slots hold, so a wrong block is a wrong token.
     """
 
-    def __init__(self, num_blocks: int = 6, num_host: int = 6, num_disk: int = 9) -> None:
+    def __init__(
+        self, num_blocks: int = 6, num_host: int = 6, num_disk: int = 9, policy: str = "lru"
+    ) -> None:
+        self.now, self.policy = 0.0, policy
+        self.measured: dict[str, tuple[float, float]] = {}
+        self.num_computed = 0  # tokens
         self.device: dict[int, Any] = {}
         self.host: dict[int, Any] = {}
         self.disk: dict[bytes, Any] = {}
@@ -64,7 +73,8 @@ class World:
         self.waiting_jobs: list[Job] = []
 
     def make_connector(self) -> TierConnector:
-        return TierConnector(BLOCK, HostTier(self.num_host), DiskTier(self.disk, self.num_disk))
+        host, disk = TIERS[self.policy](self.num_host), DiskTier(self.disk, self.num_disk)
+        return TierConnector(BLOCK, host, disk, clock=lambda: self.now)
 
     @property
     def connector(self) -> TierConnector:
@@ -123,6 +133,7 @@ class World:
                 step.output.num_scheduled_tokens[request.request_id],
             )
             table = self.kv.get_block_ids(request.request_id)
+            self.num_computed += n
             for p in range(start, start + n):
                 self.device[table[p // BLOCK], p % BLOCK] = tuple(request.all_token_ids[: p + 1])
             seen = [self.device[table[p // BLOCK], p % BLOCK] for p in range(start + n)]
@@ -135,10 +146,18 @@ class World:
             self.scheduler.finish_request(spoilt.request_id, "error")
             spoilt.num_computed_tokens = 0
             self.kv.withdraw(spoilt, spoilt.num_tokens)
-        step.end_kv(self.kv, KVResult(connector=TierResult(done)))
+        step.end_kv(self.kv, KVResult(connector=TierResult(done, **self.measured)))
         for request in step.update(self.scheduler, sampled):
             self.tokens[request.request_id] = request.output_token_ids
         return self.waiting_jobs
+
+    def clock_step(self, ends: Sequence[int]) -> None:
+        """A step takes a second for each token, and a tenth of one if it has none."""
+        before = self.num_computed
+        self.step(ends=ends)
+        num_tokens = self.num_computed - before
+        self.now += num_tokens or 0.1
+        self.measured["compute"] = (num_tokens, num_tokens)
 
     def finish(self, limit: int = 60) -> None:
         """Every job ends at once, until nothing is left to do."""
@@ -154,7 +173,8 @@ class World:
         connector = self.connector
         assert self.kv.num_free_blocks == self.kv.num_usable_blocks
         self.kv.block_pool.check_integrity()
-        assert (connector._held, connector._pending) == ({}, {})
+        assert (connector._held, connector._waits) == ({}, {})
+        assert not connector._seen | connector._gave_up
         held = {job.cpu_block for job, block in connector._jobs.values() if block is not None}
         assert connector.host.num_held_blocks == len(held)
 
@@ -299,6 +319,86 @@ def test_a_tier_forgets_the_least_recently_used_and_never_what_is_held() -> None
     assert (b"1" in disk, b"2" in disk, b"3" in disk) == (True, False, True)
 
 
+def test_arc_keeps_what_is_used_again_and_learns_from_what_it_let_go() -> None:
+    def visit(host: HostTier, names: str) -> str:
+        """One request for each name; returns those that were there."""
+        found = ""
+        for letter in names:
+            name = letter.encode()
+            host.want([name])
+            if (block := host.get(name)) is None:
+                block = host.take(name)
+                assert block is not None
+                block.state = "ready"
+                host.release(block)
+            else:
+                found += letter
+                host.touch(block)
+        return found
+
+    for kind, expected in ((HostTier, ""), (ArcTier, "ab")):
+        host = kind(4)
+        visit(host, "abab")
+        visit(host, "cdefghij")
+        assert visit(host, "ab") == expected, "a scan pushes out what LRU has"
+    host = ArcTier(4)
+    visit(host, "ababcdefg")
+    assert host.target_t1_size == 0
+    assert (host.get(b"e"), visit(host, "e")) == (None, "")
+    assert host.target_t1_size == 1, "a larger T1 had had it"
+    visit(host, "xyzfg")
+    assert host.target_t1_size >= 2
+    names = [each for each in "abcdefgxyz" if host.get(each.encode())]
+    recent = [each for each in names if not host.get(each.encode()).is_frequent]  # type: ignore[union-attr]
+    assert (len(names), host.num_recent) == (4, len(recent))
+    block = host.get(recent[0].encode())
+    assert block is not None
+    host.drop(block)
+    assert host.num_recent == len(recent) - 1
+    held = [host.take(bytes([i])) for i in range(9)]
+    assert sum(each is not None for each in held) == 4, "and never what is held"
+
+
+@pytest.mark.parametrize("num_host", [1, 3])
+def test_with_arc_too_every_interleaving_gives_equal_tokens(
+    num_host: int, expected: dict[str, list[int]]
+) -> None:
+    for schedule in itertools.product(ENDS[:4], repeat=2):
+        world = World(num_host=num_host, policy="arc")
+        visit(world, schedule)
+        assert world.tokens == expected
+
+
+@pytest.mark.parametrize("seconds_per_read", [0.1, 1.0, 20.0, 300.0])
+def test_a_slow_disk_costs_little_more_than_to_compute(seconds_per_read: float) -> None:
+    """Three documents of 40 blocks come again and again. Main memory has room for two. The model
+    takes 2 seconds for a block.
+    """
+    world, credit, times = World(num_blocks=60, num_host=90, num_disk=200), 0.0, list[float]()
+    for i in range(12):
+        world.add(f"{i}", [i % 3, *range(10, 10 + 40 * BLOCK)], 1)
+        begun = world.now
+        while world.scheduler.has_unfinished_requests():
+            reads = [each for each in world.waiting_jobs if each.kind == "read"]
+            ends = [n for n, each in enumerate(world.waiting_jobs) if each.kind != "read"]
+            before, credit = world.now, credit if reads else 0.0
+            num_ended = min(int(credit / seconds_per_read), len(reads))
+            credit -= num_ended * seconds_per_read
+            ends += [world.waiting_jobs.index(each) for each in reads[:num_ended]]
+            world.measured["read"] = (num_ended, num_ended * seconds_per_read)
+            world.clock_step(ends)
+            credit += world.now - before
+        times.append(world.now - begun)
+    stats, computing = world.connector.stats, 40 * BLOCK + 1
+    if seconds_per_read <= 1:
+        assert stats.num_given_up == 0
+        assert sum(times[-3:]) <= 0.3 * 3 * computing
+    else:
+        assert max(times) <= 1.05 * computing
+        assert world.now - world.num_computed <= 0.05 * 12 * computing, "the rest is waiting"
+        assert 0 < stats.num_given_up < 6, "it learns"
+
+
 def test_what_may_be_spoilt_is_withdrawn_from_every_tier() -> None:
     world = World()
     request = world.add("spoilt", DOCUMENT)
@@ -394,6 +494,12 @@ PROMPTS = {
 PARAMS = SamplingParams(temperature=0, max_tokens=6, ignore_eos=True)
 
 
+@pytest.fixture(autouse=True)
+def no_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing takes any time, so every disk is worth waiting for."""
+    monkeypatch.setattr(TieringExecutor, "clock", staticmethod(lambda: 0.0))
+
+
 def make_engine(checkpoint: Path, **config: Any) -> LLMEngine:
     """Blocks of 4, of which two requests fill the device; nothing unwritten may be read."""
     options = {"num_kv_blocks": 22, "kv_offload_bytes": 1 << 20, **config}
@@ -401,9 +507,10 @@ def make_engine(checkpoint: Path, **config: Any) -> LLMEngine:
         EngineConfig(str(checkpoint), dtype="float32", block_size=4, max_num_seqs=2, **options),
         core_cls=RecoveringCore,
     )
-    for caches in engine.executor.runner.kv_caches:  # type: ignore[attr-defined]
-        for cache in caches:
-            cache.fill_(torch.nan)
+    if isinstance(engine.executor, LocalExecutor):
+        for caches in engine.executor.runner.kv_caches:
+            for cache in caches:
+                cache.fill_(torch.nan)
     return engine
 
 
@@ -511,13 +618,14 @@ def test_a_device_that_fails_spoils_no_tier(
     "options",
     [
         {"policy": "priority", "max_num_batched_tokens": 7},
-        {"async_scheduling": True},
+        {"async_scheduling": True, "kv_offload_policy": "arc"},
         {"speculative": "ngram"},
         *(
             pytest.param(options, marks=pytest.mark.slow)
             for options in (
                 {"async_scheduling": True, "speculative": "ngram"},
                 {"scheduler": "prefill_first"},
+                {"preemption_mode": "swap", "num_kv_blocks": 11},
                 {"scheduler": "warm_first", "kv_offload_bytes": 1 << 20},  # it waits for no disk
                 {"cudagraph_mode": "full_and_piecewise", "attention_backend": "torch"},
                 {"num_kv_blocks": 9, "watermark": 0.1},
@@ -537,10 +645,55 @@ def test_tiers_go_with_what_else_decides(
     engine.shutdown()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"])
+def test_layers_with_windows_keep_all_blocks_so_that_all_come_back(
+    case: str, tmp_path: Path
+) -> None:
+    write_checkpoint(tmp_path, CASES[case])
+    alone = visit_all(make_engine(tmp_path, num_kv_blocks=200, kv_offload_bytes=None))
+    engine = make_engine(tmp_path)
+    for _ in range(2):
+        assert visit_all(engine) == alone
+    assert connector_of(engine).stats.num_loaded > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [False, True])
+def test_each_rank_has_tiers_of_its_own(
+    checkpoint: Path, tmp_path: Path, answers: Any, ahead: bool
+) -> None:
+    """A file counts if every rank has its part of it."""
+    options: dict[str, Any] = {"tensor_parallel_size": 2, "async_scheduling": ahead}
+    options |= {"kv_offload_bytes": 1 << 14, "kv_offload_path": tmp_path}
+    engine = make_engine(checkpoint, **options)
+    for _ in range(2):
+        assert visit_all(engine) == answers
+    assert connector_of(engine).stats.num_read > 0
+    engine.shutdown()
+    folders = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert len(folders) == 2
+    names = {path.name for path in folders[0].iterdir() if len(path.name) == 64}
+    for name in sorted(names)[::2]:  # spoilt for one rank, gone for another
+        (folders[len(name) % 2] / name).write_bytes(b"")
+    for name in sorted(names)[1::4]:
+        (folders[0] / name).unlink()
+    again = make_engine(checkpoint, **options)
+    assert visit_all(again) == answers
+    stats = connector_of(again).stats
+    assert stats.num_read > 0
+    assert stats.num_failed_reads > 0
+    again.shutdown()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"preemption_mode": "swap"}, "preemption_mode must be 'recompute' with kv_offload"),
+        (
+            {"preemption_mode": "cheaper"},
+            "preemption_mode must be 'recompute' or 'swap' with kv_offload",
+        ),
+        ({"kv_offload_policy": "mru"}, "kv_offload_policy must be 'lru' or 'arc', got 'mru'"),
         ({"enable_prefix_caching": False}, "enable_prefix_caching must be True with kv_offload"),
         ({"num_cpu_blocks": 3}, "num_cpu_blocks must be None or 0 with kv_offload_bytes"),
         ({"scheduler": "tenants"}, "needs KVCacheManager, got TenantKVCacheManager"),
@@ -581,16 +734,23 @@ while True:
 """
 
 
-@pytest.mark.slow
+@pytest.mark.parametrize(
+    "num_moments",
+    [
+        pytest.param(8, marks=pytest.mark.slow),
+        # MOMENTS_OF_DEATH=200 by hand
+        pytest.param(int(os.environ.get("MOMENTS_OF_DEATH", "50")), marks=pytest.mark.nightly),
+    ],
+)
 def test_an_engine_that_is_killed_while_it_writes_leaves_no_wrong_text(
-    checkpoint: Path, tmp_path: Path, answers: Any
+    checkpoint: Path, tmp_path: Path, answers: Any, num_moments: int
 ) -> None:
-    for moment in range(8):
+    for moment in range(num_moments):
         arguments = [sys.executable, "-c", WRITER, str(checkpoint), str(tmp_path)]
         with subprocess.Popen(arguments, stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
-            time.sleep(moment / 50)
+            time.sleep(moment * 8 / num_moments / 50)
             os.kill(writer.pid, signal.SIGKILL)
         again = make_engine(checkpoint, kv_offload_path=tmp_path)
         assert visit_all(again) == answers

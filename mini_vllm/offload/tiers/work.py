@@ -51,6 +51,12 @@ class TierPlan:
 
 @dataclass(frozen=True, slots=True)
 class TierResult:
-    """done: the jobs of the plan that have ended, by number, and whether they went well."""
+    """done: the jobs of the plan that have ended, by number, and whether they went well.
+
+    What was measured in the step, each as a number and seconds: blocks that were read, with as many
+    reads at once as there are, and tokens that were computed.
+    """
 
     done: Mapping[int, bool] = field(default_factory=dict)
+    read: tuple[float, float] = (0.0, 0.0)
+    compute: tuple[float, float] = (0.0, 0.0)

@@ -1,0 +1,1 @@
+"""What main memory lets go of first, and whether a disk is worth waiting for."""
