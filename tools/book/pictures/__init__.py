@@ -7,7 +7,7 @@ numbers are computed, or read from the traces of docs/figures/ and from the tabl
 from collections.abc import Callable
 
 from tools.book.drawing import Drawing
-from tools.book.pictures import measured, phase_01, phase_02, phase_03, phase_04, phase_05, phase_07
+from tools.book.pictures import measured, phase_01, phase_02, phase_03, phase_04, phase_05, phase_06, phase_07
 
 PICTURES: dict[str, Callable[[bool], Drawing]] = {
     **phase_01.PICTURES,
@@ -15,6 +15,7 @@ PICTURES: dict[str, Callable[[bool], Drawing]] = {
     **phase_03.PICTURES,
     **phase_04.PICTURES,
     **phase_05.PICTURES,
+    **phase_06.PICTURES,
     **phase_07.PICTURES,
     **measured.PICTURES,
 }
