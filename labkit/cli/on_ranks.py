@@ -11,7 +11,9 @@ from rich.table import Table
 
 from labkit.cli.payoff import MakeEngine, Trace, watch
 from labkit.ranks.executor import PerRank, RankedExecutor
+from labkit.ranks.mixture import NUM_EXPERTS, NUM_REDUNDANT, TOP_K, Experts, TwoRanksOfExperts
 from mini_vllm.light.numpy_executor import NumpyExecutor
+from mini_vllm.parallel.experts.placement import rank_loads, spread_evenly
 
 QUESTIONS = ("What is a KV block?", "What is preemption?", "What is a prefix hit?")
 NUM_TOKENS = 60  # of an answer, at most
@@ -25,14 +27,23 @@ def on_ranks(out: Console, make: MakeEngine, question: str | None, options: dict
     for text, each in zip(texts, asked, strict=True):
         out.print(f"{each}\n  {text.strip()}\n", markup=False)
     out.print(table_of(executor))
-    ops = executor.ranked
-    sums = ops.num_sums
+    sums = executor.ranked.num_sums
     out.print(f"\nThe ranks added up {sums:,} times, by a ring, and have the same bits after each sum.")
-    same = old["outputs"] == trace["outputs"]
+    out.print(whether_same(old, trace))
+    mixture, _, mixed = answer(make(**options | {"executor_cls": TwoRanksOfExperts}), asked)
     out.print(
-        "The tokens are those of one process.\n" if same else "WRONG: one process has other tokens.\n", markup=False
+        f"The same model as a mixture: each MLP is {NUM_EXPERTS} experts and {NUM_REDUNDANT} copies, and a token goes"
+        f" to {TOP_K} of them. They are placed by what the first step chose:\n"
     )
+    out.print(table_of_experts(mixture.experts))
+    out.print()
+    out.print(whether_same(old, mixed))
     return trace
+
+
+def whether_same(one: Trace, other: Trace) -> str:
+    same = one["outputs"] == other["outputs"]
+    return "The tokens are those of one process.\n" if same else "WRONG: one process has other tokens.\n"
 
 
 def answer(llm: Any, questions: Sequence[str]) -> tuple[Any, list[str], Trace]:
@@ -48,12 +59,27 @@ def answer(llm: Any, questions: Sequence[str]) -> tuple[Any, list[str], Trace]:
 def table_of(executor: RankedExecutor) -> Table:
     """What each rank has, and what it has sent."""
     table = Table(box=None, pad_edge=False)
-    for head in ("", "weights", "KV numbers a token", "bytes sent"):
+    for head in ("", "weights", "KV numbers a token", "bytes sent", "by the formula"):
         table.add_column(head, justify="right" if head else "left")
     for rank in range(executor.num_ranks):
         weights = sum(own(each, rank).size for each in executor.weights.values())
         caches = sum(own(each, rank).shape[1] for each in executor.kv_caches)
-        table.add_row(f"rank {rank}", f"{weights:,}", f"{caches:,}", f"{executor.ranked.num_bytes[rank]:,}")
+        sent = (executor.ranked.num_bytes[rank], executor.ranked.num_bytes_told[rank])
+        table.add_row(f"rank {rank}", *(f"{number:,}" for number in (weights, caches, *sent)))
+    return table
+
+
+def table_of_experts(layers: Sequence[Experts]) -> Table:
+    """Where the experts of each layer are, and how many pairs each rank has computed; what it were without copies."""
+    table, num_ranks = Table(box=None, pad_edge=False), layers[0].num_ranks
+    for head in ("", "experts", "pairs", "if spread evenly"):
+        table.add_column(head, justify="right" if head not in ("", "experts") else "left")
+    for number, layer in enumerate(layers):
+        evenly = rank_loads(layer.loads, spread_evenly(NUM_EXPERTS, num_ranks))
+        for rank, experts in enumerate(layer.own):
+            names = " ".join(map(str, experts))
+            row = (names, f"{layer.num_pairs[rank]:,}", f"{round(evenly[rank]):,}")
+            table.add_row(f"layer {number}, rank {rank}", *row)
     return table
 
 

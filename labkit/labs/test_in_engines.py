@@ -14,6 +14,7 @@ from labkit.labs.graft import Part, grafted
 from labkit.labs.implementations import other_ways
 from labkit.labs.together import why_it_stopped
 from labkit.ranks.executor import FourRanks, TwoRanks
+from labkit.ranks.mixture import TwoRanksOfExperts
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.test_recovery import final
@@ -155,7 +156,9 @@ def outputs_on(executor_cls: type[Executor]) -> Any:
     return outputs(LLMEngine(EngineConfig("tiny", **SIZES), executor_cls=executor_cls), num_requests=4)
 
 
-@pytest.mark.parametrize("executor_cls", [TwoRanks, pytest.param(FourRanks, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "executor_cls", [TwoRanks, *(pytest.param(each, marks=pytest.mark.slow) for each in (FourRanks, TwoRanksOfExperts))]
+)
 @pytest.mark.parametrize(
     ("lab_id", "name"),
     [pytest.param(*each, marks=() if each == OF_RANKS[0] else pytest.mark.slow) for each in OF_RANKS],

@@ -374,14 +374,18 @@ def test_lab_run_of_phase_07_shows_a_device_that_is_busy(run: Callable[..., str]
 
 @pytest.mark.slow
 def test_lab_run_of_phase_08_runs_the_model_on_two_ranks(run: Callable[..., str]) -> None:
-    said = run(solved("08.1"), "08", prompt="What is a KV block?")
-    assert "Yours: 08.1.\n" in said
-    assert "The tokens are those of one process.\n" in said
-    assert len(set(re.findall(r"^rank \d +(\S+) +(\S+) +(\S+)$", said, re.M))) == 1
-    for name in ("column_shard", "merged_shard", "row_shard"):
-        assert f"{name} of 08.1" in said.partition("Yours, called in this run: ")[2].partition("\n")[0]
-    bias_everywhere = seeded_bugs(find_lab("08.1"))["a_part_of_the_stack"].code
-    assert "WRONG: one process has other tokens." in run({"08.1": bias_everywhere}, "08", prompt="What is a KV block?")
+    every = [lab for lab in labs() if lab.id.startswith("08.") and lab.slots]
+    said = run(solved(*(lab.id for lab in every)), "08", prompt="What is a KV block?")
+    assert f"Yours: {', '.join(lab.id for lab in every)}.\n" in said
+    assert said.count("The tokens are those of one process.\n") == 2
+    assert len(set(re.findall(r"^rank \d +(.+)$", said, re.M))) == 1
+    called = said.partition("Yours, called in this run: ")[2].partition("\n")[0]
+    for lab in every:
+        for slot in lab.slots:
+            assert f"{slot.name} of {lab.id}" in called
+    for lab_id, bug in (("08.1", "a_part_of_the_stack"), ("08.5", "minus_one_is_the_last")):
+        wrong = seeded_bugs(find_lab(lab_id))[bug].code
+        assert "WRONG: one process has other tokens." in run({lab_id: wrong}, "08", prompt="What is a KV block?")
 
 
 @pytest.mark.slow

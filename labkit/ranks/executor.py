@@ -44,66 +44,17 @@ class RanksDifferError(Exception):
     """The ranks have not the same sum."""
 
 
-class RankedExecutor(NumpyExecutor):
-    """The bundled Qwen3 in float32, on `num_ranks` ranks. A learner's parts decide what each rank has."""
-
-    num_ranks: ClassVar[int] = 1
-
-    def load(self) -> ModelInfo:
-        """The model, and of its weights the part of each rank."""
-        self.ranked = RankedOps(self.num_ranks)
-        found = super().load()
-        self.ranked.config = self.hf_config
-        for name in list(self.weights):
-            if (part := self.part_of(name)) is not None:
-                self.weights[name] = part
-        return found
-
-    def array_module(self) -> "RankedOps":
-        """numpy_ops, for arrays of each rank."""
-        return self.ranked
-
-    def part_of(self, name: str) -> PerRank | None:
-        """What each rank has of a weight; None for one that every rank has whole."""
-        config, ranks, kind = self.hf_config, range(self.num_ranks), name.rpartition(".")[2]
-        weight = self.weights[name]
-        if kind == "q_proj":
-            layer = linear.Linear(weight.tolist())
-            return Columns(as_array(linear.column_shard(layer, rank, self.num_ranks).weight) for rank in ranks)
-        if kind in ("k_proj", "v_proj"):
-            own = [heads.kv_heads(config.num_key_value_heads, rank, self.num_ranks) for rank in ranks]
-            return Columns(weight[each.start * config.head_dim : each.stop * config.head_dim] for each in own)
-        if kind == "gate_proj":
-            return self.gate_and_up(name)
-        if kind in ("o_proj", "down_proj"):
-            layer = linear.Linear(weight.tolist())
-            return Rows(as_array(linear.row_shard(layer, rank, self.num_ranks).weight) for rank in ranks)
-        if kind == "embed_tokens":
-            own = [heads.vocab_rows(config.vocab_size, rank, self.num_ranks) for rank in ranks]
-            return Vocab(with_padding(weight, each) for each in own)
-        return None
-
-    def gate_and_up(self, name: str) -> PerRank:
-        """That of gate; up follows, since a rank has both as one layer."""
-        other = name.replace("gate_proj", "up_proj")
-        layers = [linear.Linear(self.weights[each].tolist()) for each in (name, other)]
-        ranks = range(self.num_ranks)
-        merged = [as_array(linear.merged_shard(layers, rank, self.num_ranks).weight) for rank in ranks]
-        self.weights[other] = Columns(each[len(each) // 2 :] for each in merged)
-        return Columns(each[: len(each) // 2] for each in merged)
-
-
 def as_array(rows: Sequence[Sequence[float]]) -> Array:
     import numpy as np
 
     return np.array([list(row) for row in rows], np.float32)
 
 
-def with_padding(table: Array, own: range) -> Array:
+def with_padding(table: Array, own: Sequence[int]) -> Array:
     """Rows of a table; zeros behind its end."""
     import numpy as np
 
-    rows = table[own.start : own.stop]
+    rows = table[own[0] : own[-1] + 1]
     return np.concatenate((rows, np.zeros((len(own) - len(rows), table.shape[1]), np.float32)))
 
 
@@ -118,6 +69,7 @@ class RankedOps:
         self.num_ranks, self.one = num_ranks, numpy_ops
         self.num_sums = 0
         self.num_bytes = [0] * num_ranks  # that each rank has sent
+        self.num_bytes_told = [0] * num_ranks  # the same by the formula
         self.load, self.rotation = numpy_ops.load, numpy_ops.rotation
 
     def zeros(self, num_rows: int, num_columns: int) -> PerRank:
@@ -186,6 +138,8 @@ class RankedOps:
 
         ranks = [ring.RingRank(rank, self.num_ranks, each.ravel().tolist()) for rank, each in enumerate(terms)]
         self.num_sums += 1
+        for rank in range(self.num_ranks):
+            self.num_bytes_told[rank] += ring.bytes_sent(rank, self.num_ranks, terms[0].size, BYTES)
         for _ in range(2 * (self.num_ranks - 1)):
             messages = [rank.send() for rank in ranks]
             for number, message in enumerate(messages):
@@ -205,6 +159,56 @@ class RankedOps:
             [each[rank] if isinstance(each, PerRank) else each for each in arguments] for rank in range(self.num_ranks)
         ]
         return PerRank(function(*each) for each in own)
+
+
+class RankedExecutor(NumpyExecutor):
+    """The bundled Qwen3 in float32, on `num_ranks` ranks. A learner's parts decide what each rank has."""
+
+    num_ranks: ClassVar[int] = 1
+    ops_cls: ClassVar[type[RankedOps]] = RankedOps
+
+    def load(self) -> ModelInfo:
+        """The model, and of its weights the part of each rank."""
+        self.ranked = self.ops_cls(self.num_ranks)
+        found = super().load()
+        self.ranked.config = self.hf_config
+        for name in list(self.weights):
+            if (part := self.part_of(name)) is not None:
+                self.weights[name] = part
+        return found
+
+    def array_module(self) -> RankedOps:
+        """numpy_ops, for arrays of each rank."""
+        return self.ranked
+
+    def part_of(self, name: str) -> Any:
+        """What each rank has of a weight; None for one that every rank has whole."""
+        config, ranks, kind = self.hf_config, range(self.num_ranks), name.rpartition(".")[2]
+        weight = self.weights[name]
+        if kind == "q_proj":
+            layer = linear.Linear(weight.tolist())
+            return Columns(as_array(linear.column_shard(layer, rank, self.num_ranks).weight) for rank in ranks)
+        if kind in ("k_proj", "v_proj"):
+            own = [heads.kv_heads(config.num_key_value_heads, rank, self.num_ranks) for rank in ranks]
+            return Columns(weight[each[0] * config.head_dim : (each[-1] + 1) * config.head_dim] for each in own)
+        if kind == "gate_proj":
+            return self.gate_and_up(name)
+        if kind in ("o_proj", "down_proj"):
+            layer = linear.Linear(weight.tolist())
+            return Rows(as_array(linear.row_shard(layer, rank, self.num_ranks).weight) for rank in ranks)
+        if kind == "embed_tokens":
+            own = [heads.vocab_rows(config.vocab_size, rank, self.num_ranks) for rank in ranks]
+            return Vocab(with_padding(weight, each) for each in own)
+        return None
+
+    def gate_and_up(self, name: str) -> Any:
+        """That of gate; up follows, since a rank has both as one layer."""
+        other = name.replace("gate_proj", "up_proj")
+        layers = [linear.Linear(self.weights[each].tolist()) for each in (name, other)]
+        ranks = range(self.num_ranks)
+        merged = [as_array(linear.merged_shard(layers, rank, self.num_ranks).weight) for rank in ranks]
+        self.weights[other] = Columns(each[len(each) // 2 :] for each in merged)
+        return Columns(each[: len(each) // 2] for each in merged)
 
 
 class TwoRanks(RankedExecutor):

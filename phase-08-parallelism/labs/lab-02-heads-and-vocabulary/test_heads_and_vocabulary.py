@@ -64,8 +64,9 @@ def test_vocab_rows(lab, case):
     see = check(lambda: f"a vocabulary of {vocab_size} tokens on {size} ranks")
     for rank in range(size):
         own = lab.vocab_rows(vocab_size, rank, size)
-        expected = (rank * padded // size, (rank + 1) * padded // size)
-        see(f"first token of rank {rank}, and of the next", (own[0], own[-1] + 1), equals=expected)
+        expected = (rank * padded // size, (rank + 1) * padded // size, padded // size)
+        what = f"first token of rank {rank} and of the next, and the number of its rows"
+        see(what, (own[0], own[-1] + 1, len(own)), equals=expected)
 
 
 def make_table(first, num_rows):
