@@ -35,6 +35,7 @@ MAX_TOKENS = {
     "worker/graphs": 6_800,
     "worker/tiers": 2_150,
     "worker/ranks": 2_500,
+    "worker/verified": 1_050,
     "parallel": 3_500,
     "worker/sampling": 4_150,
     "attention": 12_930,

@@ -28,7 +28,7 @@ from mini_vllm.errors import shown
 
 logger = logging.getLogger("mini_vllm")
 
-# The last one: GCC, tuned for AMD's Zen and a few others, makes a product and a sum one operation in
+# The last one: GCC, tuned for AMD's Zen and a few more, makes a product and a sum one operation in
 # some loops and two in others, by how often it unrolled them. Then a sum of the same numbers has
 # other bits in a batch of another size.
 FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding", "--param=avoid-fma-max-bits=0")
