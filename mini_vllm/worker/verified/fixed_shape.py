@@ -5,7 +5,7 @@ a row has the same bits at every place in it. That is less than BatchInvariant a
 which has to give a row the same bits for many numbers of rows, so more machines have it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.worker.batch_invariant import PRODUCTS, Product
 
 ROWS = (16, 32, 64)  # of a product, that are tried
-PRODUCTS = {F.linear, getattr(torch.ops.mkldnn, "_linear_pointwise", None)}
 
 
 class FixedShape(TorchFunctionMode):
@@ -52,7 +52,7 @@ class FixedShape(TorchFunctionMode):
         return torch.cat([run(piece) for piece in padded.split(num_rows)])[: len(x)]
 
 
-def rows_of(run: Callable[[Tensor], Tensor], like: Tensor) -> int:
+def rows_of(run: Product, like: Tensor) -> int:
     """The least of ROWS in which a row has the same bits at every place.
 
     like [T, K]: has the size, the dtype and the device of the rows. Raises InvalidParameterError if
