@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the same bits in every batch cost: seconds with batch_invariant=True beside those without.
+"""What the same bits in every batch cost: seconds with batch_invariant=True, and with draft_model="self", which
+verifies what it has decoded freely, beside those without.
 
     python benchmarks/bench_batch_invariant.py                  print the table
     python benchmarks/bench_batch_invariant.py --write          and into results/batch_invariant.md
@@ -16,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -35,13 +37,21 @@ WORK = {  # requests, tokens of a prompt, tokens of an answer
     "8 answers": (8, 16, 32),
     "1 answer behind 500 tokens": (1, 500, 32),
 }
+WAYS = {  # to the same bits, by what the table calls them
+    "batch_invariant": {"batch_invariant": True},
+    "verify and roll back, 4 drafts": {"speculative": "draft_model", "draft_model": "self"},
+    "verify and roll back, 15 drafts": {
+        "speculative": "draft_model", "draft_model": "self", "num_speculative_tokens": 15,
+    },
+}  # fmt: skip
 ROUNDS = 3
 
 HEAD = """# The same bits in every batch
 
-How many times as long work takes with `batch_invariant=True`, on the CPU with the back end `c`. Each round without it
-is followed by one with it on the same requests; the median of {rounds} ratios. A row of a matrix product has the same
-bits where the number of rows is a multiple of what the last column says: so many rows are computed where there is one.
+How many times as long work takes with `batch_invariant=True`, and with `draft_model="self"`, which decodes freely and
+verifies in products of one shape, on the CPU with the back end `c`. Each round without it is followed by one with it on
+the same requests; the median of {rounds} ratios. The last column has the rows of a matrix product: with the first way
+their number is a multiple of it, so that so many are computed where there is one; with the second it is their number.
 
 {facts}
 
@@ -59,11 +69,11 @@ def seconds(llm: LLM, work: tuple[int, int, int], number: int) -> float:
     return time.perf_counter() - start
 
 
-def row(model: str, name: str, dtype: str) -> str:
+def row(model: str, name: str, dtype: str, way: str) -> str:
     """A line of the table."""
     options = {"device": "cpu", "dtype": dtype, "num_kv_blocks": 200, "max_model_len": 1024}
     options |= {"attention_backend": "c", "enable_prefix_caching": False}
-    plain, invariant = (LLM(model, **options, batch_invariant=on) for on in (False, True))
+    plain, invariant = (LLM(model, **options, **more) for more in ({}, WAYS[way]))
     found = []
     for work in WORK.values():
         ratios = []
@@ -71,8 +81,9 @@ def row(model: str, name: str, dtype: str) -> str:
             before = seconds(plain, work, number)
             ratios.append(seconds(invariant, work, number) / before)
         found.append(f"{statistics.median(ratios[1:]):.2f}")  # the first one measures the products
-    multiples = sorted(set(invariant.engine.core.executor.products.multiples.values()))
-    return f"| {name}, {dtype} | {' | '.join(found)} | {', '.join(map(str, multiples))} |\n"
+    products = invariant.engine.core.executor.products
+    num_rows = sorted({*(products.multiples if way == "batch_invariant" else products.rows).values()})
+    return f"| {name}, {dtype}, {way} | {' | '.join(found)} | {', '.join(map(str, num_rows))} |\n"
 
 
 def page(models: list[str]) -> Iterator[str]:
@@ -88,8 +99,8 @@ def page(models: list[str]) -> Iterator[str]:
             if model != "tiny":
                 make_checkpoint(Path(folder) / model)
             path = "tiny" if model == "tiny" else f"{folder}/{model}"
-            for dtype in ("float32", "bfloat16"):
-                yield row(path, SHAPES[model], dtype)
+            for dtype, way in product(("float32", "bfloat16"), WAYS):
+                yield row(path, SHAPES[model], dtype, way)
 
 
 def main() -> None:

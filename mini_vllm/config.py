@@ -199,7 +199,10 @@ class EngineConfig(Params):
     its second one.
     """
     draft_model: str | None = None
-    """For "draft_model": a folder, or a hub name; None: the bundled model's own."""
+    """For "draft_model": a folder, or a hub name; None: the bundled model's own. "self": the model
+    decodes freely, and its tokens are verified in one shape, so that they are the same whatever
+    else is in the batch.
+    """
     enforce_eager: bool = True
     """Run the model operator by operator; False compiles what lies between attentions when the
     engine starts.

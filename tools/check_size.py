@@ -37,6 +37,7 @@ MAX_TOKENS = {
     "worker/tiers": 3_300,
     "worker/remote": 3_300,
     "worker/ranks": 2_500,
+    "worker/verified": 1_050,
     "parallel": 3_500,
     "parallel/experts": 1_400,
     "parallel/watch": 200,

@@ -19,7 +19,7 @@ from mini_vllm.attention.metadata import AttentionMetadata as AttentionMetadata
 from mini_vllm.attention.metadata import AttentionSpec as AttentionSpec
 from mini_vllm.attention.metadata import PackedRequest as PackedRequest
 from mini_vllm.attention.registry import BACKENDS as BACKENDS
-from mini_vllm.attention.registry import fastest as fastest
+from mini_vllm.attention.registry import candidates as candidates
 from mini_vllm.attention.registry import get_backend as get_backend
 from mini_vllm.attention.registry import why_not as why_not
 from mini_vllm.attention.rotary import Rotation as Rotation

@@ -169,10 +169,10 @@ def refuse_too_long(num_blocks: Array, seq_lens: Array, block_size: int) -> None
 
 def to_slots(
     block_tables: npt.NDArray[np.int32],
-    requests: npt.NDArray[np.int64],
-    positions: npt.NDArray[np.int64],
+    requests: Array,
+    positions: Array,
     block_size: int,
-) -> npt.NDArray[np.int64]:
+) -> Array:
     """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks],
     positions[t] where in it.
 
@@ -191,7 +191,7 @@ def ragged(lengths: Array) -> tuple[Array, Array]:
     return owner, np.arange(len(owner)) - (np.cumsum(lengths) - lengths)[owner]
 
 
-def to_device(array: npt.NDArray[np.int32] | npt.NDArray[np.int64], device: torch.device) -> Tensor:
+def to_device(array: npt.NDArray[np.int32] | Array, device: torch.device) -> Tensor:
     """A fresh array as a tensor on the device.
 
     From pinned memory the host need not wait for the copy.

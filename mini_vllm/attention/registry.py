@@ -44,13 +44,8 @@ FALLBACK = (
 
 
 def candidates(device: torch.device) -> list[str]:
-    """What "auto" tries on a device, in the order of FALLBACK."""
+    """What "auto" tries on a device, the fastest first; why_not() says whether it runs here."""
     return [each.name for each in FALLBACK if each.has_run and device.type.startswith(each.device)]
-
-
-def fastest(device: torch.device) -> str:
-    """The name of the fastest back end for a device; why_not() says whether it runs here."""
-    return candidates(device)[0]
 
 
 def get_backend(

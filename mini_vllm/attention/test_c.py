@@ -329,7 +329,7 @@ def test_vectors_of_other_widths_compute_the_same(
                 )
         for head_dim, group_size in ((8, 2), (32, 4), (64, 8)):
             batch = make_batch([(0, 600)], head_dim=head_dim, group_size=group_size, dtype=dtype)
-            assert_same_bits_in_every_chunk(batch, 50)
+            assert_same_bits_in_every_chunk("c", batch, 50)
 
 
 def test_the_rung_is_for_a_cpu() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from mini_vllm.attention.backend import KVCache
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
+from mini_vllm.attention.numerics import INTERPRETED
 from mini_vllm.attention.paged_attention import TilePlan, TileShape, paged_attention
 from mini_vllm.attention.rotary import Rotation
 from mini_vllm.attention.tiles import make_tiles
@@ -80,12 +81,15 @@ class TritonBackend(SimpleTritonBackend):
         short, chunk = shapes = tile_shapes(
             spec.head_dim, spec.group_size, spec.dtype, self.generation
         )
+        # the interpreter's product of NumPy has other bits for a row at another place of a tile
+        has_places = self.batch_invariant and INTERPRETED
         tiles = make_tiles(
             metadata,
             short_queries=short.queries(spec.group_size),
-            chunk_queries=chunk.queries(spec.group_size),
+            chunk_queries=1 if has_places else chunk.queries(spec.group_size),
             key_steps=(short.keys, chunk.keys),
             sliding_window=spec.sliding_window,
+            batch_invariant=self.batch_invariant,
         )
         return TilePlan(spec, shapes, tiles, metadata.block_tables)
 

@@ -61,7 +61,7 @@ ENGINE_OPTIONS = {  # the fields of EngineConfig that the command line offers
     "speculative": "ngram, suffix or draft_model, which draft tokens; by default nothing does.",
     "num_speculative_tokens": "Most drafts of a request in one step.",
     "prompt_lookup_match": "For --speculative ngram: first or last, of several places.",
-    "draft_model": "For --speculative draft_model: a folder or hub name; tiny has its own.",
+    "draft_model": "For --speculative draft_model: a folder or hub name; self: the model itself.",
     "attention_backend": "auto, or one of those that doctor lists, from reference to cutedsl.",
     "structured_outputs_backend": "auto, xgrammar, guidance, or automaton (choices alone).",
     "tool_call_parser": "How a chat calls tools: auto, a form of docs/serving.md, or none.",

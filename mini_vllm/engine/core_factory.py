@@ -213,7 +213,7 @@ def choose_executor(
 
 
 def default_executor_cls(config: EngineConfig) -> type[Executor]:
-    """LocalExecutor, or DraftModelExecutor for a draft model; where torch is not installed,
+    """LocalExecutor, or that of a draft model; where torch is not installed,
     NumpyExecutor.
     """
     if find_spec("torch") is None:
@@ -221,9 +221,9 @@ def default_executor_cls(config: EngineConfig) -> type[Executor]:
 
         return NumpyExecutor
     if config.speculative == "draft_model":
-        from mini_vllm.worker.draft_model import DraftModelExecutor
+        from mini_vllm.worker.verified.executor import drafting_executor
 
-        return DraftModelExecutor
+        return drafting_executor(config.draft_model)
     from mini_vllm.worker.local_executor import LocalExecutor
 
     return LocalExecutor

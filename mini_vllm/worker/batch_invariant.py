@@ -27,6 +27,7 @@ from mini_vllm.errors import InvalidParameterError
 MULTIPLES = (1, 2, 4, 8, 16, 32, 64)  # of rows, that are tried
 NUMBERS = (*range(1, 33), 48, 64, 100, 200)  # of rows, in a trial
 Product = Callable[[Tensor], Tensor]
+PRODUCTS = {F.linear, getattr(torch.ops.mkldnn, "_linear_pointwise", None)}
 
 
 class BatchInvariant(TorchFunctionMode):
@@ -36,7 +37,6 @@ class BatchInvariant(TorchFunctionMode):
         super().__init__()
         self.multiples: dict[tuple[Any, ...], int] = {}
         """By product, shape and dtype of the weight: of what the rows have to be a multiple."""
-        self._products = {F.linear, getattr(torch.ops.mkldnn, "_linear_pointwise", None)}
 
     def __torch_function__(
         self,
@@ -45,7 +45,7 @@ class BatchInvariant(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        if func not in self._products:
+        if func not in PRODUCTS:
             return func(*args, **(kwargs or {}))
         x, weight, *rest = args
         key = (func, weight.shape, x.dtype)

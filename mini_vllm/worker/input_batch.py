@@ -24,6 +24,7 @@ from mini_vllm.worker.feed import PLACEHOLDER
 from mini_vllm.worker.sampling.table import SamplingTable
 
 Array = npt.NDArray[np.int32]
+Numbers = npt.NDArray[np.int64]
 
 
 NONE_FED = np.zeros((2, 0), np.int64)
@@ -37,7 +38,7 @@ class PackedStep(NamedTuple):
     sample_rows: Tensor  # [S] int64: the rows whose logits are wanted
     sample_positions: list[int]  # [S]: the index that each sampled token will have in its sequence
     # [2, n]: tokens that only the device knows, and the rows of the SamplingTable that have them
-    fed: npt.NDArray[np.int64] = NONE_FED
+    fed: Numbers = NONE_FED
 
 
 class BlockTables:
@@ -50,7 +51,7 @@ class BlockTables:
 
     def __init__(self) -> None:
         self._ids: Array = np.zeros((8, 8), np.int32)
-        self._num_blocks: npt.NDArray[np.int64] = np.zeros(8, np.int64)
+        self._num_blocks: Numbers = np.zeros(8, np.int64)
 
     def append(self, rows: Sequence[int], tables: Sequence[BlockTable]) -> None:
         """Put block ids behind those that each of these rows has. No row may stand there twice."""
@@ -67,7 +68,7 @@ class BlockTables:
     def clear(self, row: int) -> None:
         self._num_blocks[row : row + 1] = 0  # or nothing, where it never had any
 
-    def gather(self, rows: Sequence[int]) -> tuple[Array, npt.NDArray[np.int64]]:
+    def gather(self, rows: Sequence[int]) -> tuple[Array, Numbers]:
         """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is
         behind means nothing.
         """
@@ -174,9 +175,7 @@ class InputBatch:
             fed,
         )
 
-    def _fed(
-        self, step: StepInput, token_ids: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
-    ) -> npt.NDArray[np.int64]:
+    def _fed(self, step: StepInput, token_ids: Numbers, ends: Numbers) -> Numbers:
         """Where chunks end with a token that a step in flight samples, and whose it is."""
         (chunks,) = (token_ids[ends - 1] == PLACEHOLDER).nonzero()
         rows = [self.sampling.row_of[step.req_ids[i]] for i in chunks.tolist()]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from mini_vllm.attention import fastest, get_backend, why_not
+from mini_vllm.attention import candidates, get_backend, why_not
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import KVCacheTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
@@ -65,13 +65,13 @@ class LocalExecutor(InProcessExecutor):
             torch.cuda.set_device(self.device)
             self.products = torch.cuda.device(self.device)
         if config.batch_invariant:
-            mode = config.cudagraph_mode or "none"
-            chosen = config.quantization, self.attention_backend.name, mode
+            backend, mode = self.attention_backend.name, config.cudagraph_mode or "none"
+            chosen = config.quantization, backend, mode, self.device.type
             config.require(
                 "batch_invariant",
-                chosen == (None, "c", "none"),
-                f"False with quantization, attention_backend and cudagraph_mode {chosen}: it "
-                "needs None, 'c' and 'none'",
+                {*chosen} <= {None, "c", "triton", "none", "cpu"},
+                f"False with quantization, attention_backend, cudagraph_mode, device {chosen}: it "
+                "needs None, 'c' or the interpreted 'triton', 'none' and 'cpu'",
             )
             self.products = BatchInvariant()
         self.model = load_model(
@@ -133,8 +133,8 @@ class LocalExecutor(InProcessExecutor):
             torch.cuda.synchronize(self.device)
 
     def __str__(self) -> str:
-        name = fastest(self.device)
-        reason = self.config.attention_backend == "auto" and why_not(name, self.device, self.dtype)
+        name = candidates(self.device)[0]
+        reason = why_not(name, self.device, self.dtype)
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
         kind = self.model.quantization
         slow = kind == "int8" and why_slow(self.device)
