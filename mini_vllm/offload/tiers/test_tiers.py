@@ -646,7 +646,9 @@ def test_tiers_go_with_what_else_decides(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"])
+@pytest.mark.parametrize(
+    "case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"]
+)
 def test_layers_with_windows_keep_all_blocks_so_that_all_come_back(
     case: str, tmp_path: Path
 ) -> None:

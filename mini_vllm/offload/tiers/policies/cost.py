@@ -1,7 +1,7 @@
 """DiskCost: whether a request gains by waiting for its blocks, from what reads and steps took.
 
-A disk that is slower than the model is worse than none. Which it is, is not known beforehand, and it
-changes with what else uses the disk. So it is measured as it goes: a request waits for a disk that
+A disk that is slower than the model is worse than none. Which it is, is not known beforehand, and
+it changes with what else uses the disk. So it is measured as it goes: a request waits for a disk that
 has proved faster, and for one that has not proved anything a twentieth of what computing takes.
 """
 
