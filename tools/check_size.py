@@ -67,7 +67,7 @@ MAX_TOKENS = {
     "serving/admission": 2_000,
     "serving/openai": 11_550,
     "serving/replicas": 1_750,
-    "serving/roles": 2_000,
+    "serving/roles": 1_000,
     "observe": 8_000,
     "load": 6_975,
     "simulator": 5_950,
