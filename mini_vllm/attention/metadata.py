@@ -169,10 +169,10 @@ def refuse_too_long(num_blocks: Array, seq_lens: Array, block_size: int) -> None
 
 def to_slots(
     block_tables: npt.NDArray[np.int32],
-    requests: Array,
-    positions: Array,
+    requests: npt.NDArray[np.int64],
+    positions: npt.NDArray[np.int64],
     block_size: int,
-) -> Array:
+) -> npt.NDArray[np.int64]:
     """The slot of each token: requests[t] says whose row of block_tables [B, max_blocks],
     positions[t] where in it.
 

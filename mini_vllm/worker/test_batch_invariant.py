@@ -98,6 +98,25 @@ def test_long_requests_of_the_bundled_model(dtype: str) -> None:
     assert [rows[:6] for _, rows in again] == [rows[6:] for _, rows in wanted[:3]]
 
 
+@pytest.mark.nightly
+@pytest.mark.skipif(
+    bool(why_not("triton", torch.device("cpu"))), reason="Triton is not interpreted"
+)
+def test_the_interpreted_triton_rung_has_the_same_bits(checkpoint: Path) -> None:
+    """A query at a time, so with few of them."""
+
+    def run(is_invariant: bool, **options: int) -> list[Any]:
+        both = {"dtype": "float32", "attention_backend": "triton", "num_kv_blocks": 40}
+        llm = LLM(str(checkpoint), device="cpu", batch_invariant=is_invariant, **both, **options)
+        params = SamplingParams(temperature=0, max_tokens=3, logprobs=2, ignore_eos=True)
+        outputs = llm.generate([[*range(10, 19)], [20, 21, 22]], params)
+        return [(out.outputs[0].token_ids, out.outputs[0].logprobs) for out in outputs]
+
+    alone, together = {"max_num_seqs": 1}, {"long_prefill_token_threshold": 4}
+    assert run(True, **alone) == run(True, **together)
+    assert run(False, **alone) != run(False, **together)
+
+
 @pytest.mark.parametrize(
     "options",
     [{"quantization": "int8"}, {"attention_backend": "torch"}, {"cudagraph_mode": "full"}],

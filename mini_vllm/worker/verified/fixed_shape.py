@@ -49,7 +49,7 @@ class FixedShape(TorchFunctionMode):
             self.rows[key] = rows_of(run, x)
         num_rows = self.rows[key]
         padded = F.pad(x, (0, 0, 0, -len(x) % num_rows))
-        return torch.cat([run(piece) for piece in padded.split(num_rows)])[: len(x)]
+        return torch.cat([run(piece) for piece in torch.split(padded, num_rows)])[: len(x)]
 
 
 def rows_of(run: Product, like: Tensor) -> int:
