@@ -35,7 +35,7 @@ from mini_vllm.worker.tiers.block_folder import BlockFolder
 RESULT = Path(__file__).resolve().parent / "results" / "tiers.md"
 BLOCK_SIZE = 16
 VOCABULARY = 2048
-NUM_DECODED = 32  # tokens that a request decodes beside the visits, for each of them
+NUM_DECODED = 12  # tokens that a request decodes beside the visits, for each of them
 
 
 class Visit(NamedTuple):
@@ -62,8 +62,8 @@ def write_model(folder: Path, num_layers: int) -> None:
     Qwen3ForCausalLM(config).save_pretrained(folder)
 
 
-def make_engine(model: Path, num_tokens: int, **options: Any) -> LLMEngine:
-    num_blocks = 2 * (num_tokens // BLOCK_SIZE + 2) + 2 + NUM_DECODED * 64 // BLOCK_SIZE
+def make_engine(model: Path, num_tokens: int, num_prompts: int, **options: Any) -> LLMEngine:
+    num_blocks = 2 * (num_tokens // BLOCK_SIZE + 1) + 3 + NUM_DECODED * num_prompts // BLOCK_SIZE
     config = EngineConfig(
         str(model),
         device="cpu",
@@ -82,7 +82,7 @@ def visit(engine: LLMEngine, prompts: Sequence[Sequence[int]], name: str, beside
     once = SamplingParams(temperature=0, max_tokens=1, ignore_eos=True)
     ttft, itl, last = [], [], 0.0
     if beside:
-        longest = SamplingParams(temperature=0, max_tokens=NUM_DECODED * 64, ignore_eos=True)
+        longest = SamplingParams(temperature=0, max_tokens=NUM_DECODED * len(prompts), ignore_eos=True)
         engine.add_request("beside", range(16), longest)
     for i, prompt in enumerate(prompts):
         begun, waits = time.perf_counter(), True
@@ -142,16 +142,16 @@ def measure(model: Path, folder: Path, num_prompts: int, num_tokens: int, num_la
             "disk": small,
         }
         for name, options in ways.items():
-            engine = make_engine(model, num_tokens, **options)
+            engine = make_engine(model, num_tokens, num_prompts, **options)
             visit(engine, prompts, "first")
             second_visit(name + suffix, beside, engine)
             engine.shutdown()
-    engine = make_engine(model, num_tokens, **small)
+    engine = make_engine(model, num_tokens, num_prompts, **small)
     second_visit("disk after a restart", False, engine)
     engine.shutdown()
     # a block takes twice as long to read as to compute, with four readers
     with slow_disk(8 * found["computed"] / (num_tokens / BLOCK_SIZE)):
-        engine = make_engine(model, num_tokens, **small)
+        engine = make_engine(model, num_tokens, num_prompts, **small)
         second_visit("slow disk", False, engine)
         engine.shutdown()
     return found

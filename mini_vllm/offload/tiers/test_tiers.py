@@ -60,6 +60,7 @@ class World:
         self.now, self.policy = 0.0, policy
         self.measured: dict[str, tuple[float, float]] = {}
         self.num_computed = 0  # tokens
+        self.last = 0.0  # when a step has ended
         self.device: dict[int, Any] = {}
         self.host: dict[int, Any] = {}
         self.disk: dict[bytes, Any] = {}
@@ -157,7 +158,8 @@ class World:
         self.step(ends=ends)
         num_tokens = self.num_computed - before
         self.now += num_tokens or 0.1
-        self.measured["compute"] = (num_tokens, num_tokens)
+        self.measured["compute"] = (num_tokens, self.now - self.last)
+        self.last = self.now
 
     def finish(self, limit: int = 60) -> None:
         """Every job ends at once, until nothing is left to do."""

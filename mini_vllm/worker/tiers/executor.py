@@ -141,10 +141,12 @@ class TieringExecutor(LocalExecutor):
         return lambda: self._with_ended(jobs, step, begun, collect())
 
     def _move(self, step: StepInput) -> Jobs:
-        if isinstance(work := step.kv.connector, TierPlan):
-            self._begin_jobs(work)
-            self._store(work)
-            self._load(work)
+        work = step.kv.connector
+        if not isinstance(work, TierPlan):
+            return {}
+        self._begin_jobs(work)
+        self._store(work)
+        self._load(work)
         return self._begun
 
     def _with_ended(

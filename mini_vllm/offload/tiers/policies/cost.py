@@ -1,7 +1,7 @@
 """DiskCost: whether a request gains by waiting for its blocks, from what reads and steps took.
 
-A disk that is slower than the model is worse than none. Which it is, is not known beforehand, and
-it changes with what else uses the disk. So it is measured as it goes: a request waits for a disk that
+A disk that is slower than the model is worse than none. Which it is, is not known beforehand. It
+changes with what else uses the disk. So it is measured as it goes: a request waits for a disk that
 has proved faster, and for one that has not proved anything a twentieth of what computing takes.
 """
 
@@ -27,7 +27,9 @@ class Rate:
         return self.seconds / self.num if self.seconds else None
 
     def add(self, num: float, seconds: float) -> None:
-        """So many took so long."""
+        """So many took so long; 0 say nothing."""
+        if not num:
+            return
         self.num = MEMORY * self.num + num
         self.seconds = MEMORY * self.seconds + seconds
 
