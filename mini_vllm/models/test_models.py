@@ -298,7 +298,13 @@ def write_checkpoint(path: Path, case: Case) -> Any:
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=CASES)
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.slow) if name == "gpt-oss-mqa-tied" else name
+        for name in CASES
+    ],
+)
 def pair(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     path = tmp_path_factory.mktemp(request.param)
     case = CASES[request.param]

@@ -110,6 +110,7 @@ def test_four_bits_give_the_tokens_and_logits_of_transformers(folder: Path) -> N
         )
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_every_rung_gives_the_experts_of_transformers(folder: Path) -> None:
     expected = write_checkpoint(folder, CASE)
@@ -131,7 +132,7 @@ def test_every_rung_gives_the_experts_of_transformers(folder: Path) -> None:
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("is_packed", [False, True])
+@pytest.mark.parametrize("is_packed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_shards_add_up(folder: Path, is_packed: bool) -> None:
     if is_packed:
         in_four_bits(folder)
@@ -144,6 +145,7 @@ def test_shards_add_up(folder: Path, is_packed: bool) -> None:
     assert torch.equal(sinks, whole.layers[0].self_attn.spec.sinks)
 
 
+@pytest.mark.slow
 @torch.inference_mode()
 def test_eight_bits_are_near(folder: Path) -> None:
     x = torch.randn(9, 64)

@@ -160,6 +160,14 @@ def test_a_group_finds_what_it_has_published_itself() -> None:
     assert not kv.num_cached_blocks
 
 
+def test_a_hit_that_ends_before_the_chunk_is_looked_up() -> None:
+    """Token 8 sees tokens 0 to 7, if the chunk that begins at 10 has no hit."""
+    kind = ChunkedLocal(4, 10)
+    assert kind.find_longest_hit(lambda i: i >= 2, 12, 4) == (2, 12)
+    assert kind.find_longest_hit(lambda i: i < 2, 12, 4) == (0, 8)
+    assert kind.find_longest_hit(lambda i: False, 12, 4) == (0, 0)
+
+
 GROUPS = {
     "two": (FullAttention(4), SlidingWindow(4, 8)),
     "three": (SlidingWindow(4, 8), FullAttention(4), SlidingWindow(4, 15)),
@@ -242,7 +250,13 @@ def test_every_token_sees_its_own_prefix_in_every_group(name: str) -> None:
     assert min(seen[each] for each in ("hits", "nulls", "failures")) > 0, seen
 
 
-@pytest.mark.parametrize("name", ["two", "three", "chunked", "sizes"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "two",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("three", "chunked", "sizes")),
+    ],
+)
 def test_what_is_swapped_in_is_what_was_swapped_out(name: str) -> None:
     runs = [run_at_random(GROUPS[name], s, SwappingHybridKVCacheManager) for s in range(9)]
     seen = sum(runs, Counter[str]())
@@ -546,6 +560,7 @@ def test_swap_gives_the_tokens_of_transformers(
         assert kv.connector.pool.num_free_blocks == 200
 
 
+@pytest.mark.slow
 def test_a_window_is_found_again_where_the_option_says(trained: Callable[[str], Trained]) -> None:
     """The second prompt shares 48 tokens with the first one and leaves it in the middle."""
     from mini_vllm import LLM
