@@ -93,7 +93,7 @@ class ZmqPublisher:
         self._queue = Queue[tuple[int, float, list[KVEvent]]](config.max_queue_size)
         self._number = 0
         self._sent = deque[tuple[bytes, bytes]](maxlen=config.buffer_steps)
-        context = zmq.Context.instance()
+        context: Any = zmq.Context.instance()
         self._pub = context.socket(zmq.PUB)
         self._pub.set_hwm(config.hwm)
         self._bind(self._pub, config.endpoint, zmq.ZMQError)
