@@ -21,10 +21,8 @@ def shown(value: object, limit: int = 200) -> str:
     sent.
     """
     short = reprlib.Repr()
-    for name in vars(short):
-        if name.startswith("max"):
-            setattr(short, name, limit)  # more would be cut
-    short.maxlevel = 2
+    # more would be cut
+    vars(short).update({name: limit for name in vars(short) if name.startswith("max")}, maxlevel=2)
     try:
         text = (
             repr(value[:limit]) if isinstance(value, str | bytes | bytearray) else short.repr(value)
