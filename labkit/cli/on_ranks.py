@@ -17,6 +17,7 @@ from mini_vllm.parallel.experts.placement import rank_loads, spread_evenly
 
 QUESTIONS = ("What is a KV block?", "What is preemption?", "What is a prefix hit?")
 NUM_TOKENS = 60  # of an answer, at most
+MOST_ERROR = 1e-4  # of sums in another order, in float32
 
 
 def on_ranks(out: Console, make: MakeEngine, question: str | None, options: dict[str, Any]) -> Trace:
@@ -36,7 +37,11 @@ def on_ranks(out: Console, make: MakeEngine, question: str | None, options: dict
         f" to {TOP_K} of them. They are placed by what the first step chose:\n"
     )
     out.print(table_of_experts(mixture.experts))
-    out.print()
+    error = max(layer.error for layer in mixture.experts)
+    if error > MOST_ERROR:
+        out.print(f"\nWRONG: the outputs of the experts differ from those of the MLP by {error:.0%}.")
+    else:
+        out.print(f"\nThe outputs of the experts differ from those of the MLP by less than {MOST_ERROR:.2%}.")
     out.print(whether_same(old, mixed))
     return trace
 

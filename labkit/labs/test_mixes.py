@@ -385,7 +385,7 @@ def test_lab_run_of_phase_08_runs_the_model_on_two_ranks(run: Callable[..., str]
             assert f"{slot.name} of {lab.id}" in called
     for lab_id, bug in (("08.1", "a_part_of_the_stack"), ("08.5", "minus_one_is_the_last")):
         wrong = seeded_bugs(find_lab(lab_id))[bug].code
-        assert "WRONG: one process has other tokens." in run({lab_id: wrong}, "08", prompt="What is a KV block?")
+        assert "WRONG: " in run({lab_id: wrong}, "08", prompt="What is a KV block?")
 
 
 @pytest.mark.slow

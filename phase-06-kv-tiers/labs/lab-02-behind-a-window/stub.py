@@ -25,7 +25,10 @@ def begin_tables(
     num_hit_tokens: int,
     pool: BlockPool,
 ) -> Tables:
-    """Tables with the blocks of a hit that a token will see, all of which are held now."""
+    """Tables with the blocks of a hit that a token will see, all of which are held now.
+
+    num_hit_tokens: behind them the next token comes. There may be more than the blocks have.
+    """
     todo("06.2")
 
 

@@ -1,6 +1,7 @@
 """Lab 06.4: A tier in main memory (35 minutes). What must hold is in contract.md."""
 
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.offload.tiers.connector import TierConnector as ReferenceTierConnector
@@ -35,6 +36,10 @@ class HostTier:
 
     def release(self, block: HostBlock) -> None:
         """Let go of a block. The last one to do so makes it the most recently used."""
+        todo("06.4")
+
+    def want(self, names: Sequence[Name]) -> None:
+        """A request begins, and would like to have these. It is told once for each request."""
         todo("06.4")
 
     def touch(self, block: HostBlock) -> None:

@@ -7,7 +7,7 @@ numbers are computed, or read from the traces of docs/figures/ and from the tabl
 from collections.abc import Callable
 
 from tools.book.drawing import Drawing
-from tools.book.pictures import measured, phase_01, phase_02, phase_03, phase_04, phase_05, phase_06, phase_07
+from tools.book.pictures import measured, phase_01, phase_02, phase_03, phase_04, phase_05, phase_06, phase_07, phase_08
 
 PICTURES: dict[str, Callable[[bool], Drawing]] = {
     **phase_01.PICTURES,
@@ -17,5 +17,6 @@ PICTURES: dict[str, Callable[[bool], Drawing]] = {
     **phase_05.PICTURES,
     **phase_06.PICTURES,
     **phase_07.PICTURES,
+    **phase_08.PICTURES,
     **measured.PICTURES,
 }
