@@ -303,6 +303,9 @@ RULES: Mapping[str, Rule] = {
         lambda value: isinstance(value, StructuredOutputs | None),
         "StructuredOutputs, a mapping of its fields, or a pydantic model",
     ),
+    "kv_transfer_params": Rule(
+        lambda value: isinstance(value, Mapping | None), "a mapping or None"
+    ),
     "output_kind": one_of(OUTPUT_KINDS),
     "logprobs": LOGPROBS,
 }

@@ -49,6 +49,7 @@ def test_defaults() -> None:
 
 
 ALLOWED = {
+    "kv_transfer_params": (None, {}, {"do_remote_decode": True}),
     "max_tokens": (1, 10**9),
     "temperature": (0, 0.0, 0.5, 1e6),
     "top_p": (1e-9, 1, 1.0),
@@ -75,6 +76,7 @@ ALLOWED = {
     "prompt_logprobs": (None, 0, 20),
 }
 REFUSED = {
+    "kv_transfer_params": ("x", 1, ("do_remote_decode",), True),
     "max_tokens": (0, -1, 1.5, "1", True, None),
     "temperature": (-0.1, 2e6, math.inf, math.nan, "1", None, True),
     "top_p": (0, 1.01, -1, math.nan, None),

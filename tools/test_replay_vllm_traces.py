@@ -68,15 +68,15 @@ def test_traces_of_nano_vllm_are_replayed_too(run, tmp_path: Path) -> None:
 
 
 def test_a_feature_that_is_not_here_is_named(run, tmp_path: Path) -> None:
-    trace = a_trace(schema=2, name="connector_003")
-    trace["config"]["connector"] = {"policy": "fail", "role": "kv_both"}
+    trace = a_trace(schema=2, name="hybrid_003")
+    trace["config"]["hash_block_size"] = 2
     (tmp_path / "one.json").write_text(json.dumps(trace))
     status, lines = run(tmp_path)
     assert (status, lines) == (
         1,
         [
-            "connector_003: not replayed: KV connectors (connector)",
-            "1 not replayed: KV connectors (connector)",
+            "hybrid_003: not replayed: hashes of parts of a block (hash_block_size)",
+            "1 not replayed: hashes of parts of a block (hash_block_size)",
             "0 of 1 equal",
         ],
     )

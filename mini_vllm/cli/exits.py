@@ -33,6 +33,7 @@ FAILURES = (EngineDeadError, InvalidLogitsError, RequestFailedError, SchedulerSt
 MAX_LINE = 1000  # characters of a line of a message
 EXTRAS = {  # what a module that is missing comes with, if it is not the extra 'engine'
     "labs": "jinja2 numpy pytest rich typer watchfiles",
+    "events": "pyzmq zmq",
     "plots": "matplotlib",
     "structured": "llguidance xgrammar",
     "serve": "httpcore2 msgspec orjson prometheus_client pydantic starlette "

@@ -134,7 +134,8 @@ class LocalExecutor(InProcessExecutor):
 
     def __str__(self) -> str:
         name = candidates(self.device)[0]
-        reason = why_not(name, self.device, self.dtype)
+        is_auto = self.config.attention_backend == "auto"
+        reason = is_auto and why_not(name, self.device, self.dtype)
         slower = f" (not {name}, which is faster: {reason})" if reason else ""
         kind = self.model.quantization
         slow = kind == "int8" and why_slow(self.device)

@@ -269,7 +269,7 @@ def test_the_engine_sends_decodes_alone_to_the_kernel(
     for name in ("plan", "attend", "rotate_and_write_kv"):
         monkeypatch.setattr(module.TritonBackend, name, getattr(TorchBackend, name))
     monkeypatch.setattr(module.TritonBackend, "_scratch", [], raising=False)
-    monkeypatch.setattr(module.TritonBackend, "_make_room", TorchBackend._make_room, raising=False)
+    monkeypatch.setattr(module.TritonBackend, "_kind", None, raising=False)
     num_decoded.clear()
     assert answers(checkpoint, "cutedsl") == answers(checkpoint, "torch")
     assert len(num_decoded) > 3

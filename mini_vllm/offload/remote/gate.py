@@ -5,7 +5,7 @@ attaches gates to a scheduler.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mini_vllm.errors import RequestFailedError, shown
+from mini_vllm.errors import InvalidParameterError, RequestFailedError, shown
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.remote.options import KVTransferConfig
 from mini_vllm.offload.tiers.manager import POLICIES, LoadGate, TieredKVCacheManager
@@ -56,6 +56,18 @@ class RemoteGate(Part):
         self.connector.forget(request)
 
 
+class ClosedGate(Part):
+    """Refuses requests with kv_transfer_params, which an engine without a role would not obey."""
+
+    def add(self, requests: Sequence[Request]) -> None:
+        for request in requests:
+            if request.sampling_params.kv_transfer_params is not None:
+                raise InvalidParameterError(
+                    "kv_transfer_params needs an engine with a role: "
+                    "kv_transfer_config, or --role of mini-vllm serve"
+                )
+
+
 def attach_gate(scheduler: SchedulerInterface) -> None:
     """Let requests wait for the tiers of the scheduler's KV cache manager, if it has some."""
     kv = scheduler.kv_cache_manager
@@ -63,6 +75,8 @@ def attach_gate(scheduler: SchedulerInterface) -> None:
         scheduler.attach(LoadGate(kv))
         if isinstance(kv.connector, RemoteConnector):
             scheduler.attach(RemoteGate(kv, kv.connector))
+            return
+    scheduler.attach(ClosedGate())
 
 
 def wants_tiers(config: Any) -> bool:

@@ -138,4 +138,4 @@ def test_values_out_of_range_and_managers_of_their_own_are_refused() -> None:
         with pytest.raises(InvalidParameterError, match=text):
             Tiers(**{"host_blocks": 1, **wrong})  # type: ignore[arg-type]
     with pytest.raises(InvalidParameterError, match="needs KVCacheManager"):
-        simulate_tiers([], policy_config("v1+swap", ENGINE), STEPS, Tiers(9))
+        simulate_tiers([], policy_config("sequence_group", ENGINE), STEPS, Tiers(9))

@@ -52,7 +52,7 @@ class ChildProcess:
         try:
             tell(process, question)
             answer = hear(process)
-            _spent.seconds = spent_by_children() + answer.pop("seconds", 0.0)
+            _spent.in_children = spent_by_children() + answer.pop("seconds", 0.0)
             return answer
         # its answer, or the rest of it, would be taken for the next one's
         except BaseException as error:
@@ -60,7 +60,7 @@ class ChildProcess:
             if not isinstance(error, OSError | EOFError | ValueError):
                 raise
             if process.returncode in (-signal.SIGPROF, -signal.SIGALRM):
-                _spent.seconds = spent_by_children() + self._max_seconds
+                _spent.in_children = spent_by_children() + self._max_seconds
                 raise TimeoutError(f"takes more than {self._max_seconds:g} seconds") from error
             raise EOFError(f"has ended its process (status {process.returncode})") from error
 
@@ -94,7 +94,7 @@ _spent = threading.local()
 
 def spent_by_children() -> float:
     """Seconds of the processor that processes have taken to answer this thread."""
-    seconds: float = getattr(_spent, "seconds", 0.0)
+    seconds: float = getattr(_spent, "in_children", 0.0)
     return seconds
 
 

@@ -336,7 +336,7 @@ def test_whatever_byte_is_flipped_or_cut_the_tokens_are_right(
     places = [*range(0, 60, 7), 100, 200, *(300 + size * i // 3 for i in range(9))][::every]
     for kind in ("flip", "cut"):
         for place in places:
-            link.faults = [(kind, place)]
+            link.faults = [(kind, place)] * 9  # what is told late has a connection, too
             assert visit(apart, ["r0"], link.port) == {"r0": expected["r0"]}, (kind, place)
             link.faults.clear()
             if place >= 300:  # behind the head: the rest of the blocks is a miss
