@@ -25,6 +25,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import isfinite
 from typing import Any, TypeVar
 
 from labkit.testing.words import Check, LabFailure, LabTodo, same, where_they_differ
@@ -156,7 +157,16 @@ class Difference(LabFailure):
 def write(call: Call) -> str:
     """A call as a learner would write it."""
     name, *arguments = call
-    return f"{name}({', '.join(map(repr, arguments))})"
+    return f"{name}({', '.join(map(literal, arguments))})"
+
+
+def literal(value: object) -> str:
+    """What Python reads as this value: the repr of an infinity is a name."""
+    if type(value) is list:
+        return f"[{', '.join(map(literal, value))}]"
+    if isinstance(value, float) and not isfinite(value):
+        return f'float("{value}")'
+    return repr(value)
 
 
 def differs(lab: Any, play: Play, calls: Sequence[Call]) -> Difference | None:

@@ -84,9 +84,13 @@ ANSWERS = {"ready": LookupResult.HIT, "pending": LookupResult.HIT_PENDING}
 
 class HostTier:
     def __init__(self, num_blocks):
-        self.num_blocks, self.num_held_blocks = num_blocks, 0
+        self.num_blocks, self.num_in_use = num_blocks, 0
         self.unused, self.recycled = 0, []
         self.by_name, self.used, self.now, self.queue = {}, {}, 0, deque()
+
+    @property
+    def num_held_blocks(self):
+        return self.num_in_use
 
     def get(self, name):
         return self.by_name.get(name)
@@ -108,14 +112,14 @@ class HostTier:
         number = self._number()
         if number is None:
             return None
-        self.num_held_blocks += 1
+        self.num_in_use += 1
         self.used.pop(number, None)
         self.by_name[name] = HostBlock(name, number)
         return self.by_name[name]
 
     def hold(self, block):
         if block.ref_cnt == 0:
-            self.num_held_blocks += 1
+            self.num_in_use += 1
         self.used.pop(block.cpu_block, None)
         block.ref_cnt += 1
         return block
@@ -130,7 +134,7 @@ class HostTier:
             raise AssertionError("nobody holds it")
         block.ref_cnt -= 1
         if block.ref_cnt == 0:
-            self.num_held_blocks -= 1
+            self.num_in_use -= 1
             if block.state == "lost":
                 self.recycled.append(block.cpu_block)
             else:

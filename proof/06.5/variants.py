@@ -111,11 +111,11 @@ class TierConnector(ReferenceTierConnector):
         if key not in self._held and len(self._held) < self.max_waiting:
             blocks = [*self.found(self._names(request, num_computed_tokens))]
             if blocks:
-                self._held[key], self._pending[key] = blocks, blocks
+                self._held[key], self._waits[key] = blocks, blocks
         if key not in self._held:
             return True
-        self._pending[key] = [block for block in self._pending[key] if block.state == "pending"]
-        return len(self._pending[key]) == 0
+        self._waits[key] = [block for block in self._waits[key] if block.state == "pending"]
+        return len(self._waits[key]) == 0
 
     def load(self, request, block_ids, start):
         names = request.block_hashes[start : start + len(block_ids)]
@@ -125,7 +125,7 @@ class TierConnector(ReferenceTierConnector):
 
     def request_finished(self, request):
         held = self._held.pop(request.request_id, [])
-        self._pending.pop(request.request_id, None)
+        self._waits.pop(request.request_id, None)
         while held:
             self.host.release(held.pop())
 

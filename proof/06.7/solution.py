@@ -16,7 +16,8 @@ class World:
         self.jobs, self.ended = [], {}
 
         def make_connector():
-            return lab.TierConnector(2, lab.HostTier(host), lab.DiskTier([], disk))
+            tiers = lab.HostTier(host), lab.DiskTier([], disk)
+            return lab.TierConnector(2, *tiers, clock=lambda: 0.0)  # no disk is slow
 
         self.kv = lab.tiered(lab.KVCacheManager, make_connector)(blocks, 2)
         self.scheduler = lab.Scheduler(self.kv, max_num_seqs=3, max_num_batched_tokens=100)
@@ -155,7 +156,7 @@ def test_a_failed_step(lab):
 
 
 def waiting(lab, names, on_disk):
-    connector = lab.TierConnector(2, tier_of(lab, 3, names), lab.DiskTier(on_disk, 9))
+    connector = lab.TierConnector(2, tier_of(lab, 3, names), lab.DiskTier(on_disk, 9), clock=lambda: 0.0)
     request = lab.Request("r", [1, 2, 3, 4, 5], lab.SamplingParams())
     request.block_hashes.extend([b"a", b"b"])
     return connector, request

@@ -21,7 +21,8 @@ class World:
         self.jobs, self.ended = [], {}
 
         def make_connector():
-            return lab.TierConnector(2, lab.HostTier(host), lab.DiskTier([], disk))
+            tiers = lab.HostTier(host), lab.DiskTier([], disk)
+            return lab.TierConnector(2, *tiers, clock=lambda: 0.0)  # no disk is slow
 
         self.kv = lab.tiered(lab.KVCacheManager, make_connector)(blocks, 2)
         self.scheduler = lab.Scheduler(self.kv, max_num_seqs=3, max_num_batched_tokens=100)

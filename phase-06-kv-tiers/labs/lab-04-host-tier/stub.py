@@ -1,19 +1,16 @@
 """Lab 06.4: A tier in main memory (35 minutes). What must hold is in contract.md."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
 
 from labkit import todo
 from mini_vllm.offload.tiers.connector import TierConnector as ReferenceTierConnector
-from mini_vllm.offload.tiers.host import HostBlock
+from mini_vllm.offload.tiers.host import HostBlock, HostTier as ReferenceHostTier
 from mini_vllm.offload.tiers.work import LookupResult, Name
 from mini_vllm.step import CpuBlockId
 
 
-class HostTier:
-    """Owns num_blocks CPU blocks. Each is free, or held, or may be evicted: the one that was let go
-    of first goes first (LRU).
-    """
+class HostTier(ReferenceHostTier):
+    """What is not defined here is the reference's."""
 
     def __init__(self, num_blocks: int) -> None:
         todo("06.4")
@@ -36,10 +33,6 @@ class HostTier:
 
     def release(self, block: HostBlock) -> None:
         """Let go of a block. The last one to do so makes it the most recently used."""
-        todo("06.4")
-
-    def want(self, names: Sequence[Name]) -> None:
-        """A request begins, and would like to have these. It is told once for each request."""
         todo("06.4")
 
     def touch(self, block: HostBlock) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from labkit import todo
 from mini_vllm.block_pool import KVCacheBlock
-from mini_vllm.offload.tiers.connector import StepNotes, TierConnector as ReferenceTierConnector
+from mini_vllm.offload.tiers.connector import StepNotes, TierConnector as ReferenceTierConnector, Wait, num_to_read
 from mini_vllm.offload.tiers.host import HostBlock
 from mini_vllm.offload.tiers.work import LookupResult, Name, TierResult
 from mini_vllm.request import Request

@@ -12,7 +12,8 @@ def make(lab, *, host=8, ready="", on_disk="", max_waiting=9):
         block = tier.take(NAMES[int(digit)])
         block.state = "ready"
         tier.release(block)
-    return lab.TierConnector(4, tier, lab.DiskTier([NAMES[int(digit)] for digit in on_disk], 99), max_waiting)
+    disk = lab.DiskTier([NAMES[int(digit)] for digit in on_disk], 99)
+    return lab.TierConnector(4, tier, disk, max_waiting, clock=lambda: 0.0)  # no disk is slow
 
 
 def make_request(lab, name="a", num_blocks=3):

@@ -167,7 +167,7 @@ def test_clear(lab):
 
 
 def plan(rng):
-    names = ("grant", "grant", "extend", "pin", "unpin", "release", "collect", "pass", "pass")
+    names = ("grant", "grant", "extend", "pin", "unpin", "release", "collect", "wait", "wait")
     return [("Leases",)] + [(rng.choice(names), rng.choice("abc"), rng.choice((1, 7, 13, 30))) for _ in range(25)]
 
 
@@ -181,7 +181,7 @@ def play(lab, calls):
         found = None
         if name == "grant":
             granted.append(leases.grant(request_id, [f"{len(granted)}".encode()]))
-        elif name == "pass":
+        elif name == "wait":
             clock.seconds += seconds
         elif name == "unpin":
             if readers:
