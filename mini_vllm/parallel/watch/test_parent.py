@@ -32,7 +32,7 @@ def work(word):
 """
 
 
-@pytest.mark.parametrize("module", [SLOW_MODULE, MODULE])
+@pytest.mark.parametrize("module", [SLOW_MODULE, pytest.param(MODULE, marks=pytest.mark.slow)])
 def test_a_watched_process_ends_with_its_parent(module: str, tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     (tmp_path / "slow_module.py").write_text(module)
