@@ -42,7 +42,7 @@ MAX_TOKENS = {
     "parallel/experts": 1_400,
     "parallel/watch": 200,
     "worker/sampling": 4_150,
-    "attention": 12_930,
+    "attention": 12_960,
     "attention/libraries": 4_550,
     "native": 1_150,
     "models": 13_550,

@@ -80,6 +80,11 @@ class PackedRequest(NamedTuple):
     num_computed_tokens: int
     query_len: int
 
+    @property
+    def positions(self) -> range:
+        """Of these tokens in their sequence; suites that learners write ask for them."""
+        return range(self.num_computed_tokens, self.num_computed_tokens + self.query_len)
+
 
 @dataclass(frozen=True, slots=True)
 class AttentionMetadata:
