@@ -29,6 +29,7 @@ from mini_vllm.step import KVPlan, KVResult
 logger = logging.getLogger("mini_vllm")
 
 LENT = (RequestStatus.FINISHED_LENGTH, RequestStatus.FINISHED_STOPPED)
+MOST_IDS = 8  # in one word: it has its place in a head, however long they are
 BEATS = HEARTBEAT_SECONDS / LEASE_SECONDS  # of a lease, between two heartbeats
 
 
@@ -226,7 +227,9 @@ class RemoteConnector(TierConnector):
             for awaited in self._awaited.values():
                 by_peer[awaited.peer][awaited.lease_id] = None
             for peer, lease_ids in by_peer.items():
-                self._tell(peer, "extend", tuple(lease_ids))
+                ids = tuple(lease_ids)
+                for start in range(0, len(ids), MOST_IDS):
+                    self._tell(peer, "extend", ids[start : start + MOST_IDS])
 
     # --- a step -----------------------------------------------------------------------------------
 
@@ -235,6 +238,13 @@ class RemoteConnector(TierConnector):
         self._beat()
         self._arriving, self._granted = self._granted, []
         return super().begin_step()
+
+    def exchange_notes(self, notes: Any) -> Any:
+        """With the leases whose blocks the step brings to main memory."""
+        of_tiers, arriving = notes or (None, [])
+        present = super().exchange_notes(of_tiers), self._arriving
+        self._arriving = arriving
+        return present
 
     def end_step(self, result: KVResult | None) -> None:
         super().end_step(result)

@@ -35,8 +35,12 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def make_engine(checkpoint: Path, block_size: int = 4, **transfer: Any) -> LLMEngine:
+def make_engine(
+    checkpoint: Path, block_size: int = 4, is_ahead: bool = False, **transfer: Any
+) -> LLMEngine:
     options: dict[str, Any] = {"num_kv_blocks": 60, "max_num_seqs": 2}
+    if is_ahead:
+        options["async_scheduling"] = True
     if transfer:
         options |= {"kv_offload_bytes": 1 << 20, "kv_transfer_config": transfer}
     engine = LLMEngine(
@@ -287,6 +291,43 @@ def test_a_heartbeat_renews_the_lease_of_a_request_that_waits(
     assert run(apart.decoder)["r0"] == expected["r0"]
     assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
     assert_nothing_is_held(apart)
+
+
+def test_more_requests_wait_than_one_word_can_name(
+    apart: Apart, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    for name in ("a", "b"):  # which have all the seats
+        apart.decoder.add_request(name, [7, 8, 9], params(8))
+    for i in range(30):  # nobody lent for them
+        apart.decode(f"{i:0>200}", PROMPTS["r1"])
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decode("\u00e9" * 100, PROMPTS["r2"])  # which is no name of a lease
+    clock.now += 20
+    apart.decoder.step()
+    while apart.borrower.num_told:
+        apart.decoder.step()
+    clock.now += 15
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    assert run(apart.decoder)["r0"] == expected["r0"]
+    assert_nothing_is_held(apart)
+
+
+def test_a_prefiller_lends_while_the_next_step_is_under_way(
+    checkpoint: Path, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, {"is_ahead": True})
+    for name, prompt in PROMPTS.items():
+        given = params(1, do_remote_decode=True, remote_request_id=name)
+        apart.prefiller.add_request(name, prompt, given)
+    apart.prefiller.add_request("long", [7, 8, 9], params(30))  # a step is always under way
+    run(apart.prefiller)
+    for name, prompt in PROMPTS.items():
+        apart.decode(name, prompt)
+    assert run(apart.decoder) == expected
+    assert apart.borrower.num_missed == 0
+    assert_nothing_is_held(apart)
+    apart.close()
 
 
 def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, clock: Clock) -> None:
