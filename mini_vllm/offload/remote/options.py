@@ -6,7 +6,7 @@ kv_connector_extra_config.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
 from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_number, one_of, shown
@@ -45,7 +45,7 @@ class KVTransferConfig(Params):
     kv_port: int = 5600
     kv_peers: tuple[str, ...] = ()
     """Of the role decode: the hosts from which it pulls; () is this machine alone."""
-    kv_key: str | None = None
+    kv_key: str | None = field(default=None, repr=False)
     """A secret that both have. Without one the blocks are lent on this machine alone."""
     kv_load_failure_policy: str = "recompute"
     """What becomes of a request whose blocks do not come: "recompute", or "fail"."""

@@ -16,15 +16,20 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import RequestFailedError
+from mini_vllm.errors import InvalidParameterError, RequestFailedError
 from mini_vllm.offload.remote.connector import RemoteConnector
+from mini_vllm.offload.remote.gate import wants_tiers
+from mini_vllm.offload.remote.options import KVTransferConfig
 from mini_vllm.params import SamplingParams
-from mini_vllm.worker.remote.executor import RemoteExecutor
+from mini_vllm.worker.ranks.executor import MultiprocExecutor
+from mini_vllm.worker.remote.executor import RemoteExecutor, fingerprint
 from mini_vllm.worker.remote.wire import LENGTH
+from mini_vllm.worker.tiers.executor import with_tiers
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
 NUM_TOKENS = 6
@@ -330,6 +335,58 @@ def test_a_prefiller_lends_while_the_next_step_is_under_way(
     apart.close()
 
 
+def test_a_server_that_is_silent_is_told_one_word_at_a_time(apart: Apart, clock: Clock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        for name in ("a", "b"):
+            apart.decoder.add_request(name, [7, 8, 9], params(40))
+        apart.decode("r0", PROMPTS["r0"], port)
+        for _ in range(9):
+            clock.now += 6
+            apart.decoder.step()
+            assert apart.borrower.num_told == 1
+        silent.accept()[0].close()
+        while apart.borrower.num_told:
+            apart.decoder.step()
+        clock.now += 6
+        apart.decoder.step()
+        assert apart.borrower.num_told == 1, "the next one"
+        for name in ("a", "b", "r0"):
+            apart.decoder.abort(name)
+        silent.accept()[0].close()
+    run(apart.decoder)
+    assert_nothing_is_held(apart)
+
+
+def test_a_failure_of_a_request_that_is_gone_is_not_one_of_its_successor(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_load_failure_policy="fail")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        apart.decode("r0", PROMPTS["r0"], silent.getsockname()[1])
+        apart.decoder.step()
+        apart.decoder.abort("r0")  # while its blocks are pulled
+        apart.prefill("r0", PROMPTS["r0"])
+        apart.decode("r0", PROMPTS["r0"])
+        silent.accept()[0].close()
+        assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert not apart.borrower.failures
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_a_key_is_not_shown() -> None:
+    transfer = {"kv_role": "prefill", "kv_key": "a-secret-of-both-of-them"}
+    config = EngineConfig("tiny", kv_transfer_config=transfer)
+    shown = [repr(config), repr(KVTransferConfig(**transfer))]
+    for ask in (wants_tiers, lambda config: with_tiers(MultiprocExecutor, config)):
+        with pytest.raises(InvalidParameterError, match="kv_transfer_config must be") as error:
+            ask(config)
+        shown.append(str(error.value))
+    assert not any("secret" in text for text in shown)
+
+
 def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, clock: Clock) -> None:
     apart.prefill("r0", PROMPTS["r0"])
     given = params(1, do_remote_decode=True, remote_request_id="r1")
@@ -412,7 +469,9 @@ def test_a_request_whose_blocks_do_not_come_fails_by_name_if_the_policy_says_so(
 
 
 @pytest.mark.parametrize("n", [1, 3])
-def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, Any], n: int) -> None:
+def test_two_choices_pull_their_prompt_once(
+    apart: Apart, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch, n: int
+) -> None:
     lent = params(1, do_remote_decode=True, remote_request_id="r0").changed(n=n)
     apart.prefiller.add_request("r0", PROMPTS["r0"], lent)  # its choices end one after the other
     run(apart.prefiller)
@@ -424,10 +483,12 @@ def test_two_choices_pull_their_prompt_once(apart: Apart, expected: dict[str, An
         remote_port=apart.port,
     ).changed(n=2)
     apart.decoder.add_request("r0", PROMPTS["r0"], given)
+    monkeypatch.setattr(apart.borrower.cost, "may_wait", lambda *_: False)  # no disk is waited for
     found = []
     while apart.decoder.has_unfinished_requests():
         found += [each for each in apart.decoder.step() if each.finished]
     assert [choice.token_ids for choice in found[-1].outputs] == [expected["r0"]] * 2
+    assert found[-1].num_cached_tokens == 4 * num_full_blocks(PROMPTS["r0"])
     assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
     assert apart.borrower.num_missed == 0
     assert_nothing_is_held(apart)
@@ -455,6 +516,22 @@ def test_nothing_is_pulled_from_an_engine_that_is_another_one(
     apart.close()
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_weights_that_differ_in_one_tensor_are_another_model(tmp_path: Path, place: int) -> None:
+    found = set()
+    for changed in [None, *range(40)]:
+        weights = {f"w{i}": torch.zeros(3_000) for i in range(40)}
+        if changed is not None:
+            weights[f"w{changed}"][place] = 1
+        save_file(weights, path := tmp_path / f"{changed}.safetensors")
+        found.add(fingerprint(path))
+        again = tmp_path / "again.safetensors"
+        again.write_bytes(path.read_bytes())
+        assert fingerprint(again) in found
+        path.unlink()
+    assert len(found) == 41
+
+
 def test_a_stranger_gets_nothing_and_holds_up_no_one(
     apart: Apart, expected: dict[str, Any]
 ) -> None:
@@ -469,6 +546,19 @@ def test_a_stranger_gets_nothing_and_holds_up_no_one(
                 while new := stranger.recv(4096):
                     heard += new
             assert len(heard) < 300, "a greeting and no, and nothing else"
+    assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed == 0
+    for each in silent:
+        each.close()
+
+
+def test_strangers_of_one_address_do_not_take_the_place_of_another_one(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    silent = [
+        socket.create_connection(("127.0.0.1", apart.port), source_address=("127.0.0.2", 0))
+        for _ in range(150)
+    ]
     assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
     assert apart.borrower.num_missed == 0
     for each in silent:
