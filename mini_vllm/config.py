@@ -7,7 +7,7 @@ anything. Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from mini_vllm.block_hash import HASH_FUNCTIONS
@@ -170,7 +170,7 @@ class EngineConfig(Params):
     """What main memory lets go of first: "lru", or "arc", which favours what is used again."""
     kv_offload_disk_bytes: int | None = None
     """Most bytes of blocks in that folder; None: half of what is left there at the start."""
-    kv_transfer_config: Any = None
+    kv_transfer_config: Any = field(default=None, repr=False)  # it may have a key
     """The options of KVTransferConfig (offload/remote) by name: this engine computes prompts for
     another one, or decodes what another one has computed; None: it does both itself.
     """

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import EngineDeadError, MiniVllmError
+from mini_vllm.errors import EngineDeadError, InvalidParameterError, MiniVllmError
 from mini_vllm.frontend.front import Front
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.frontend.prompts import Prompt
@@ -218,7 +218,11 @@ class AsyncEngine:
         admit = partial(self.admission.admit, request_id, client)
         requests = self._front.add_request(request_id, prompt, params, stream.put, options, admit)
         self._streams[request_id] = stream
-        self._send(Add.of(requests))
+        try:
+            self._send(Add.of(requests))
+        except InvalidParameterError:
+            self.abort(request_id)
+            raise
         self.metrics.started(requests, request_id)
 
     @property

@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import MiniVllmError
+from mini_vllm.errors import InvalidParameterError, MiniVllmError
 from mini_vllm.parallel.watch.parent import run_watched
 from mini_vllm.serving.messages import Command, Died, Event, Stop
 
@@ -100,17 +100,26 @@ class ProcessClient(EngineClient):
         self._process.start()
         commands.close()
         events.close()
-        self._commands: SimpleQueue[Command | None] = SimpleQueue()
+        self._commands: SimpleQueue[bytes | None] = SimpleQueue()
+        self._encode = msgspec.msgpack.Encoder().encode
         self._on_event, self._on_death = on_event, on_death
         threading.Thread(target=self._write, name="to the engine", daemon=True).start()
         self._listener = threading.Thread(target=self._listen, name="from the engine", daemon=True)
         self._listener.start()
 
     def send(self, command: Command) -> None:
-        self._commands.put(command)
+        """Raises InvalidParameterError for what cannot be told to a process: the caller's own
+        fault, and not the thread's that writes for all.
+        """
+        try:
+            encoded = self._encode(command)
+        except (ValueError, TypeError, OverflowError, RecursionError) as error:
+            text = f"a request cannot be told to the engine: {error}"
+            raise InvalidParameterError(text) from error
+        self._commands.put(encoded)
 
     def close(self, timeout: float) -> None:
-        self._commands.put(Stop())
+        self.send(Stop())
         self._process.join(timeout)
         if self._process.is_alive():
             self._process.kill()
@@ -119,10 +128,9 @@ class ProcessClient(EngineClient):
         self._listener.join()
 
     def _write(self) -> None:
-        encode = msgspec.msgpack.Encoder().encode
         with suppress(OSError):  # the process is gone, which the listener tells
             while (command := self._commands.get()) is not None:
-                self._writer.send_bytes(encode(command))
+                self._writer.send_bytes(command)
 
     def _listen(self) -> None:
         decode = msgspec.msgpack.Decoder(Event).decode

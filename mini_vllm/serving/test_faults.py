@@ -4,25 +4,30 @@ tokens.
 
 import asyncio
 import json
+import multiprocessing
+import os
 import random
 import re
 import threading
 from collections.abc import Callable
-from typing import Any
+from multiprocessing.connection import Connection
+from types import SimpleNamespace
+from typing import Any, ClassVar
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
+import msgspec
 import pytest
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.config import EngineConfig
-from mini_vllm.errors import EngineDeadError
+from mini_vllm.errors import EngineDeadError, InvalidParameterError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.serving import async_engine
 from mini_vllm.serving.async_engine import AsyncEngine, Stream
 from mini_vllm.serving.conftest import LiveServer
-from mini_vllm.serving.engine_client import EngineClient
-from mini_vllm.serving.messages import Died, Finish
+from mini_vllm.serving.engine_client import EngineClient, ProcessClient
+from mini_vllm.serving.messages import Add, Command, Died, Finish
 
 PROMPTS = [f"{i}: a KV block holds" for i in range(64)]
 CONFIG: dict[str, Any] = {
@@ -53,6 +58,52 @@ def test_an_engine_that_says_that_it_dies_is_dead_before_its_process_has_ended(
     with pytest.raises(EngineDeadError, match="has stopped: ExecutorLostError: rank 1 of 2 has"):
         asyncio.run(engine.start())
     assert engine.is_dead
+
+
+class NoProcess:
+    """An engine process that reads nothing by itself."""
+
+    last: ClassVar["NoProcess"]
+
+    def __init__(self, args: tuple[Any, ...], **_: Any) -> None:
+        self.commands = Connection(os.dup(args[3].fileno()), writable=False)
+        self.events = Connection(os.dup(args[4].fileno()), readable=False)
+        NoProcess.last = self
+
+    def start(self) -> None: ...
+
+    def join(self, timeout: float | None = None) -> None:
+        self.commands.close()
+        self.events.close()
+
+    def is_alive(self) -> bool:
+        return False
+
+
+def nested(depth: int) -> Any:
+    found: list[Any] = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes are files there")
+def test_what_cannot_be_told_to_the_engine_is_refused_and_the_next_request_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    context = SimpleNamespace(Pipe=multiprocessing.Pipe, Process=NoProcess)
+    monkeypatch.setattr(multiprocessing, "get_context", lambda kind: context)
+    died = threading.Event()
+    client = ProcessClient(EngineConfig("tiny", device="cpu"), print, died.set)
+    for value in (1 << 64, "\ud800", nested(3000), object()):
+        params = SamplingParams(kv_transfer_params={"remote": value})
+        with pytest.raises(InvalidParameterError, match="cannot be told to the engine"):
+            client.send(Add(["a"], [1], params, [], 0.0, 0, None))
+    client.send(Finish(["b"], "stop"))
+    told = msgspec.msgpack.decode(NoProcess.last.commands.recv_bytes(), type=Command)
+    assert told == Finish(["b"], "stop")
+    client.close(0)
+    assert died.is_set()
 
 
 def generate_all(server: LiveServer, prompts: list[str]) -> list[RequestOutput]:

@@ -29,6 +29,8 @@ from mini_vllm.step import KVPlan, KVResult
 logger = logging.getLogger("mini_vllm")
 
 LENT = (RequestStatus.FINISHED_LENGTH, RequestStatus.FINISHED_STOPPED)
+MOST_IDS = 8  # in one word: it has its place in a head, however long they are
+MOST_TOLD = 64  # words on their way, with which another engine is told that it may forget
 BEATS = HEARTBEAT_SECONDS / LEASE_SECONDS  # of a lease, between two heartbeats
 
 
@@ -66,9 +68,11 @@ class RemoteConnector(TierConnector):
         self._arriving: list[Lease] = []  # whose blocks go to main memory in the step
         # of a decoder
         self._awaited: dict[str, Awaited] = {}  # by request, until its blocks are here
-        self._pulling: dict[str, int] = {}  # by request, the number of its job
+        self._pulling: dict[str, int] = {}  # by request that is there, the number of its job
+        self._num_pulling = 0  # jobs, of requests that are gone, too
         self.num_told = 0  # words to another engine that are on their way
         self._last_beat = clock()
+        self._beating: dict[Peer, int] = {}  # the number of the last heartbeat that is on its way
 
     # --- the prefiller ----------------------------------------------------------------------------
 
@@ -109,7 +113,7 @@ class RemoteConnector(TierConnector):
         """Whether a step is needed, though no request may be there: for blocks that go to main
         memory under a lease, or for word from or to another engine.
         """
-        return bool(self._granted or self._arriving or self._pulling or self.num_told)
+        return bool(self._granted or self._arriving or self._num_pulling or self.num_told)
 
     def held_blocks(self) -> list[list[HostBlock]]:
         """What each lease holds now."""
@@ -145,17 +149,24 @@ class RemoteConnector(TierConnector):
     def forget(self, request: Request) -> None:
         """The request is gone. If nothing is pulled for it, the other engine may forget it, too."""
         self.failures.pop(request.request_id, None)
-        if request.request_id not in self._pulling:
+        if self._pulling.pop(request.request_id, None) is None:
             self._give_up(request.request_id)
+        self._awaited.pop(request.request_id, None)
 
     def is_ready(self, request: Request, num_computed_tokens: int) -> bool:
         """As for tiers. The first call begins to pull what neither the device nor a tier has."""
         request_id = request.request_id
         if request_id in self._awaited and request_id not in self._pulling:
-            if len(self._pulling) >= self.max_waiting:
+            num_hits = num_computed_tokens // self.block_size
+            if self._num_pulling >= self.max_waiting or self._is_coming(request_id, num_hits):
                 return False
-            self._pull(request_id, num_computed_tokens // self.block_size)
+            self._pull(request_id, num_hits)
         return request_id not in self._pulling and super().is_ready(request, num_computed_tokens)
+
+    def _is_coming(self, request_id: str, num_hits: int) -> bool:
+        """Whether some of its blocks are on their way already, for another request."""
+        names = self._awaited[request_id].names[num_hits:]
+        return any(self.lookup(name) is LookupResult.HIT_PENDING for name in names)
 
     def _pull(self, request_id: str, num_hits: int) -> None:
         awaited = self._awaited[request_id]
@@ -175,12 +186,15 @@ class RemoteConnector(TierConnector):
         names = tuple(block.name for block in blocks)
         cpu_blocks = tuple(block.cpu_block for block in blocks)
         number = self._pulling[request_id] = next(self._numbers)
+        self._num_pulling += 1
         job = Pull(number, awaited.peer, awaited.lease_id, names, cpu_blocks)
         self._jobs[number] = job, (request_id, blocks)  # type: ignore[assignment]
 
     def _end(self, job: Any, block: Any, went_well: Any) -> None:
         if isinstance(job, Tell):
             self.num_told -= 1
+            if self._beating.get(job.peer) == job.number:
+                del self._beating[job.peer]
             return
         if not isinstance(job, Pull):
             super()._end(job, block, went_well)
@@ -195,8 +209,11 @@ class RemoteConnector(TierConnector):
             self.host.release(each)
         self.num_pulled += pulled.num_blocks
         self.num_missed += len(blocks) - pulled.num_blocks
-        del self._pulling[request_id]
-        if self._awaited.pop(request_id, None) and pulled.num_blocks < len(blocks):
+        self._num_pulling -= 1
+        if self._pulling.get(request_id) != job.number:  # it is gone, or another one has its id
+            return
+        del self._pulling[request_id], self._awaited[request_id]
+        if pulled.num_blocks < len(blocks):
             self._fail(request_id, pulled.why)
 
     def _fail(self, request_id: str, why: str) -> None:
@@ -209,13 +226,17 @@ class RemoteConnector(TierConnector):
         over.
         """
         awaited = self._awaited.pop(request_id, None)
-        if awaited and all(each.lease_id != awaited.lease_id for each in self._awaited.values()):
+        if awaited is None or self.num_told >= MOST_TOLD:  # the lease runs out by itself
+            return
+        if all(each.lease_id != awaited.lease_id for each in self._awaited.values()):
             self._tell(awaited.peer, "release", (awaited.lease_id,))
 
-    def _tell(self, peer: Peer, what: Any, lease_ids: tuple[str, ...]) -> None:
+    def _tell(self, peer: Peer, what: Any, lease_ids: tuple[str, ...]) -> int:
+        """The number of the job."""
         self.num_told += 1
         job = Tell(next(self._numbers), peer, what, lease_ids)
         self._jobs[job.number] = job, None  # type: ignore[assignment]
+        return job.number
 
     def _beat(self) -> None:
         """Renew the leases of all requests that wait, if it is time."""
@@ -224,9 +245,13 @@ class RemoteConnector(TierConnector):
             self._last_beat = now
             by_peer = defaultdict[Peer, dict[str, None]](dict)
             for awaited in self._awaited.values():
-                by_peer[awaited.peer][awaited.lease_id] = None
+                if awaited.peer not in self._beating:  # else it may be deaf
+                    by_peer[awaited.peer][awaited.lease_id] = None
             for peer, lease_ids in by_peer.items():
-                self._tell(peer, "extend", tuple(lease_ids))
+                ids = tuple(lease_ids)
+                for start in range(0, len(ids), MOST_IDS):
+                    some = ids[start : start + MOST_IDS]
+                    self._beating[peer] = self._tell(peer, "extend", some)
 
     # --- a step -----------------------------------------------------------------------------------
 
@@ -235,6 +260,13 @@ class RemoteConnector(TierConnector):
         self._beat()
         self._arriving, self._granted = self._granted, []
         return super().begin_step()
+
+    def exchange_notes(self, notes: Any) -> Any:
+        """With the leases whose blocks the step brings to main memory."""
+        of_tiers, arriving = notes or (None, [])
+        present = super().exchange_notes(of_tiers), self._arriving
+        self._arriving = arriving
+        return present
 
     def end_step(self, result: KVResult | None) -> None:
         super().end_step(result)

@@ -89,8 +89,9 @@ def wants_tiers(config: Any) -> bool:
         ("kv_offload_disk_bytes", "kv_offload_path"),
         ("kv_transfer_config", "kv_offload_bytes"),
     ):
-        is_there = getattr(config, name) is None or getattr(config, before) is not None
-        config.require(name, is_there, f"None without {before}")
+        if getattr(config, name) is not None and getattr(config, before) is None:
+            # the value is not shown: it may have a key
+            raise InvalidParameterError(f"EngineConfig: {name} must be None without {before}")
     policy = config.kv_offload_policy
     config.require("kv_offload_policy", policy in POLICIES, " or ".join(map(repr, POLICIES)))
     if config.kv_transfer_config is not None:

@@ -4,9 +4,10 @@ Source: KVTransferConfig in vllm/config/kv_transfer.py; kv_lease_duration is in 
 kv_connector_extra_config.
 """
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeGuard
 
 from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_number, one_of, shown
 from mini_vllm.offload.remote.leases import LEASE_SECONDS
@@ -44,7 +45,7 @@ class KVTransferConfig(Params):
     kv_port: int = 5600
     kv_peers: tuple[str, ...] = ()
     """Of the role decode: the hosts from which it pulls; () is this machine alone."""
-    kv_key: str | None = None
+    kv_key: str | None = field(default=None, repr=False)
     """A secret that both have. Without one the blocks are lent on this machine alone."""
     kv_load_failure_policy: str = "recompute"
     """What becomes of a request whose blocks do not come: "recompute", or "fail"."""
@@ -85,11 +86,19 @@ class RemotePrefill(NamedTuple):
     request_id: str
 
 
+def is_remote_id(name: Any) -> TypeGuard[str]:
+    """Whether it can name a lease, which has the place of a block behind it: no more bytes than
+    characters.
+    """
+    return isinstance(name, str) and re.fullmatch("[!-~]{1,200}", name) is not None
+
+
 def lent_as(params: Any) -> str | None:
     """The id under which the blocks of a prompt are to be lent; None if nobody asks for them."""
     if not (isinstance(params, Mapping) and params.get("do_remote_decode")):
         return None
-    return params.get("remote_request_id")
+    name = params.get("remote_request_id")
+    return name if is_remote_id(name) else None
 
 
 def remote_prefill(params: Any) -> RemotePrefill | None:
@@ -101,6 +110,6 @@ def remote_prefill(params: Any) -> RemotePrefill | None:
     if not (isinstance(params, Mapping) and params.get("do_remote_prefill")):
         return None
     host, port, name = (params.get(f"remote_{each}") for each in ("host", "port", "request_id"))
-    if not (isinstance(host, str) and isinstance(port, int) and isinstance(name, str)):
+    if not (isinstance(host, str) and isinstance(port, int) and is_remote_id(name)):
         return None
     return RemotePrefill(Peer(host, port), name)

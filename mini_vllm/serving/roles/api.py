@@ -8,9 +8,10 @@ request_finished in vllm/distributed/kv_transfer/kv_connector/v1/nixl/pull_sched
 
 import secrets
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 from uuid import uuid4
 
+from pydantic import Field
 from starlette.requests import Request as HttpRequest
 from starlette.routing import Route
 
@@ -37,6 +38,8 @@ from mini_vllm.serving.options import ServerOptions
 from mini_vllm.serving.routes import ENDPOINTS, Api
 
 FIELD = "kv_transfer_params"
+READ = {f"remote_{name}" for name in ("request_id", "host", "port")}
+READ |= {"do_remote_decode", "do_remote_prefill"}  # what the engine looks at
 
 
 class KVTransferParams(Strict):
@@ -48,9 +51,9 @@ class KVTransferParams(Strict):
     """Keep the blocks: another server decodes."""
     do_remote_prefill: bool = False
     """Another server has the blocks: pull them."""
-    remote_request_id: str | None = None
-    remote_host: str | None = None
-    remote_port: int | None = None
+    remote_request_id: Annotated[str, Field(pattern=r"^[!-~]{1,200}\z")] | None = None
+    remote_host: Annotated[str, Field(max_length=255)] | None = None
+    remote_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     remote_engine_id: str | None = None
     remote_block_ids: Any = None
     remote_num_tokens: Any = None
@@ -71,7 +74,7 @@ class WithTransfer(SharedRequest):
     def sampling_options(self) -> dict[str, Any]:
         options = super().sampling_options()
         if self.kv_transfer_params is not None:
-            options[FIELD] = self.kv_transfer_params.model_dump(exclude_none=True)
+            options[FIELD] = self.kv_transfer_params.model_dump(include=READ, exclude_none=True)
         return options
 
 

@@ -55,6 +55,44 @@ def test_the_fields_of_a_router_reach_the_engine(strict: bool) -> None:
     assert "kv_transfer_params" not in parse(ChatWithTransfer, body).sampling_options()
 
 
+def test_of_a_router_only_what_the_engine_reads_is_passed_on() -> None:
+    deep: list[Any] = []
+    for _ in range(600):
+        deep = [deep]
+    given = {**TO_DECODE, "remote_block_ids": deep, "remote_num_tokens": 1 << 70}
+    asked = parse(CompletionWithTransfer, {"prompt": "a", "kv_transfer_params": given})
+    assert asked.sampling_options()["kv_transfer_params"] == {
+        "do_remote_prefill": True,
+        "do_remote_decode": False,
+        "remote_request_id": "r1",
+        "remote_host": "127.0.0.1",
+        "remote_port": 5600,
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("remote_request_id", "a" * 201),
+        ("remote_request_id", "\u00e9"),
+        ("remote_request_id", "a\n"),
+        ("remote_request_id", ""),
+        ("remote_port", 0),
+        ("remote_port", 1 << 64),
+    ],
+)
+def test_what_names_no_lease_is_refused_and_the_engine_takes_it_for_none(
+    name: str, value: Any
+) -> None:
+    given = {**TO_DECODE, name: value}
+    with pytest.raises(ApiError, match=name):
+        parse(CompletionWithTransfer, {"prompt": "a", "kv_transfer_params": given})
+    if name == "remote_request_id":
+        assert remote_prefill(given) is None
+        assert lent_as({"do_remote_decode": True, name: value}) is None
+    assert remote_prefill({**given, name: "a" * 200 if name != "remote_port" else 1}) is not None
+
+
 def test_a_server_without_a_role_passes_no_blocks_on() -> None:
     body = {"messages": [{"role": "user", "content": "Hi"}], "kv_transfer_params": TO_PREFILL}
     with pytest.raises(ApiError, match="kv_transfer_params"):

@@ -13,6 +13,7 @@ from mini_vllm.offload.remote.work import Pull, Pulled, Tell
 from mini_vllm.worker.remote.wire import DIGEST, Line, WireError
 
 CONNECT_SECONDS = 2.0
+GREETING_SECONDS = 5.0  # from then on: all who talk there may be busy
 TELL_SECONDS = 5.0
 
 logger = logging.getLogger("mini_vllm")
@@ -37,8 +38,9 @@ class Borrower:
         with socket.create_connection(peer, CONNECT_SECONDS) as connection:
             self._open.add(connection)
             try:
-                line = Line(connection, self.config.kv_key, seconds)
-                line.hear_greeting()
+                line = Line(connection, self.config.kv_key, GREETING_SECONDS)
+                line.hear_greeting()  # who is silent holds up no thread
+                line.allow(seconds)
                 yield line
             finally:
                 self._open.discard(connection)

@@ -2,10 +2,12 @@
 
 import logging
 import socket
+import time
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from threading import BoundedSemaphore, Thread
+from contextlib import ExitStack, suppress
+from threading import BoundedSemaphore, Lock, Thread
 
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.offload.remote.options import MAX_ID, KVTransferConfig
@@ -15,6 +17,8 @@ from mini_vllm.worker.remote.wire import DIGEST, MAX_NAMES, Head, Line, SealErro
 
 NUM_LENDERS = 16  # threads
 MOST_CONNECTIONS = 128  # served and waiting; a further one is closed at once
+MOST_UNKNOWN = 12  # of one host, whose seal is not there yet; a further one is closed at once
+PAUSE = 0.1  # seconds, where no connection can be taken
 SECONDS_TO_ASK = 2.0  # until the head with its seal is there
 SECONDS = 30.0  # that the conversation may take from there on
 
@@ -40,6 +44,7 @@ class BlockServer:
         self.shelf = shelf
         self._read = read
         self._is_open = True
+        self._lock, self._unknown = Lock(), Counter[str]()  # connections, by host
         self._free = BoundedSemaphore(MOST_CONNECTIONS)
         host, port = config.kv_ip, config.kv_port
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -56,18 +61,31 @@ class BlockServer:
     def _accept(self) -> None:
         while self._is_open:
             try:
-                connection, _ = self._listening.accept()
-            except OSError:
+                connection, (host, *_) = self._listening.accept()
+            except OSError:  # for want of files, say
+                time.sleep(PAUSE * self._is_open)
                 continue
-            if self._is_open and self._free.acquire(blocking=False):
-                self._lenders.submit(self._serve, connection)
+            with self._lock:
+                may_talk = self._is_open and self._unknown[host] < MOST_UNKNOWN
+                if may_talk := may_talk and self._free.acquire(blocking=False):
+                    self._unknown[host] += 1
+            if may_talk:
+                self._lenders.submit(self._serve, connection, host)
             else:
                 connection.close()
 
-    def _serve(self, connection: socket.socket) -> None:
+    def _know(self, host: str) -> None:
+        """A connection has shown that it has the key, or has ended."""
+        with self._lock:
+            self._unknown[host] -= 1
+            self._unknown += Counter()  # without what is 0
+
+    def _serve(self, connection: socket.socket, host: str) -> None:
         try:
-            with connection:
-                self._talk(Line(connection, self.config.kv_key, SECONDS_TO_ASK))
+            with ExitStack() as stack, connection:
+                stack.callback(self._know, host)
+                line = Line(connection, self.config.kv_key, SECONDS_TO_ASK)
+                self._talk(line, stack.close)
         except (OSError, WireError, ValueError) as error:
             logger.info("a decoder's connection has ended: %s", error)
         except Exception:
@@ -75,13 +93,14 @@ class BlockServer:
         finally:
             self._free.release()
 
-    def _talk(self, line: Line) -> None:
+    def _talk(self, line: Line, know: Callable[[], None]) -> None:
         line.greet()
         try:
             head = line.read_head()
         except SealError as error:
             line.send_head({"error": str(error)})
             raise
+        know()
         line.allow(SECONDS)
         if head.get("compatibility") != self.compatibility:
             line.send_head({"error": "its model, dtype, block layout or version is another one"})

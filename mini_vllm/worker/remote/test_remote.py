@@ -20,11 +20,15 @@ import torch
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
-from mini_vllm.errors import RequestFailedError
+from mini_vllm.errors import InvalidParameterError, RequestFailedError
 from mini_vllm.offload.remote.connector import RemoteConnector
+from mini_vllm.offload.remote.gate import wants_tiers
+from mini_vllm.offload.remote.options import KVTransferConfig
 from mini_vllm.params import SamplingParams
+from mini_vllm.worker.ranks.executor import MultiprocExecutor
 from mini_vllm.worker.remote.executor import RemoteExecutor
 from mini_vllm.worker.remote.wire import LENGTH
+from mini_vllm.worker.tiers.executor import with_tiers
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
 NUM_TOKENS = 6
@@ -35,8 +39,12 @@ def free_port() -> int:
         return int(listening.getsockname()[1])
 
 
-def make_engine(checkpoint: Path, block_size: int = 4, **transfer: Any) -> LLMEngine:
+def make_engine(
+    checkpoint: Path, block_size: int = 4, is_ahead: bool = False, **transfer: Any
+) -> LLMEngine:
     options: dict[str, Any] = {"num_kv_blocks": 60, "max_num_seqs": 2}
+    if is_ahead:
+        options["async_scheduling"] = True
     if transfer:
         options |= {"kv_offload_bytes": 1 << 20, "kv_transfer_config": transfer}
     engine = LLMEngine(
@@ -289,6 +297,110 @@ def test_a_heartbeat_renews_the_lease_of_a_request_that_waits(
     assert_nothing_is_held(apart)
 
 
+def test_more_requests_wait_than_one_word_can_name(
+    apart: Apart, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart.prefill("r0", PROMPTS["r0"])
+    for name in ("a", "b"):  # which have all the seats
+        apart.decoder.add_request(name, [7, 8, 9], params(8))
+    for i in range(30):  # nobody lent for them
+        apart.decode(f"{i:0>200}", PROMPTS["r1"])
+    apart.decode("r0", PROMPTS["r0"])
+    apart.decode("\u00e9" * 100, PROMPTS["r2"])  # which is no name of a lease
+    clock.now += 20
+    apart.decoder.step()
+    while apart.borrower.num_told:
+        apart.decoder.step()
+    clock.now += 15
+    assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
+    assert run(apart.decoder)["r0"] == expected["r0"]
+    assert_nothing_is_held(apart)
+
+
+def test_a_prefiller_lends_while_the_next_step_is_under_way(
+    checkpoint: Path, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, {"is_ahead": True})
+    for name, prompt in PROMPTS.items():
+        given = params(1, do_remote_decode=True, remote_request_id=name)
+        apart.prefiller.add_request(name, prompt, given)
+    apart.prefiller.add_request("long", [7, 8, 9], params(30))  # a step is always under way
+    run(apart.prefiller)
+    for name, prompt in PROMPTS.items():
+        apart.decode(name, prompt)
+    assert run(apart.decoder) == expected
+    assert apart.borrower.num_missed == 0
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_a_server_that_is_silent_is_told_one_word_at_a_time(apart: Apart, clock: Clock) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        for name in ("a", "b"):
+            apart.decoder.add_request(name, [7, 8, 9], params(40))
+        apart.decode("r0", PROMPTS["r0"], port)
+        for _ in range(9):
+            clock.now += 6
+            apart.decoder.step()
+            assert apart.borrower.num_told == 1
+        silent.accept()[0].close()
+        while apart.borrower.num_told:
+            apart.decoder.step()
+        clock.now += 6
+        apart.decoder.step()
+        assert apart.borrower.num_told == 1, "the next one"
+        for name in ("a", "b", "r0"):
+            apart.decoder.abort(name)
+        silent.accept()[0].close()
+    run(apart.decoder)
+    assert_nothing_is_held(apart)
+
+
+def test_a_failure_of_a_request_that_is_gone_is_not_one_of_its_successor(
+    checkpoint: Path, clock: Clock, expected: dict[str, Any]
+) -> None:
+    apart = Apart(checkpoint, kv_load_failure_policy="fail")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        apart.decode("r0", PROMPTS["r0"], silent.getsockname()[1])
+        apart.decoder.step()
+        apart.decoder.abort("r0")  # while its blocks are pulled
+        apart.prefill("r0", PROMPTS["r0"])
+        apart.decode("r0", PROMPTS["r0"])
+        silent.accept()[0].close()
+        assert run(apart.decoder) == {"r0": expected["r0"]}
+    assert not apart.borrower.failures
+    assert apart.borrower.num_pulled == num_full_blocks(PROMPTS["r0"])
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+def test_a_key_is_not_shown() -> None:
+    transfer = {"kv_role": "prefill", "kv_key": "a-secret-of-both-of-them"}
+    config = EngineConfig("tiny", kv_transfer_config=transfer)
+    shown = [repr(config), repr(KVTransferConfig(**transfer))]
+    for ask in (wants_tiers, lambda config: with_tiers(MultiprocExecutor, config)):
+        with pytest.raises(InvalidParameterError, match="kv_transfer_config must be") as error:
+            ask(config)
+        shown.append(str(error.value))
+    assert not any("secret" in text for text in shown)
+
+
+def test_a_choice_does_not_compute_what_is_on_its_way_for_another(
+    apart: Apart, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apart.borrower.cost, "may_wait", lambda *_: False)  # as if it took long
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        for name in ("r0", "r1"):
+            apart.decode(name, PROMPTS["r0"], silent.getsockname()[1])
+        for _ in range(3):
+            apart.decoder.step()
+            assert not apart.decoder.scheduler.running
+        silent.accept()[0].close()
+    run(apart.decoder)
+    assert_nothing_is_held(apart)
+
+
 def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, clock: Clock) -> None:
     apart.prefill("r0", PROMPTS["r0"])
     given = params(1, do_remote_decode=True, remote_request_id="r1")
@@ -428,6 +540,19 @@ def test_a_stranger_gets_nothing_and_holds_up_no_one(
                 while new := stranger.recv(4096):
                     heard += new
             assert len(heard) < 300, "a greeting and no, and nothing else"
+    assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
+    assert apart.borrower.num_missed == 0
+    for each in silent:
+        each.close()
+
+
+def test_strangers_of_one_address_do_not_take_the_place_of_another_one(
+    apart: Apart, expected: dict[str, Any]
+) -> None:
+    silent = [
+        socket.create_connection(("127.0.0.1", apart.port), source_address=("127.0.0.2", 0))
+        for _ in range(150)
+    ]
     assert visit(apart, ["r0"]) == {"r0": expected["r0"]}
     assert apart.borrower.num_missed == 0
     for each in silent:

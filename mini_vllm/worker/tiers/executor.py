@@ -274,6 +274,7 @@ def with_tiers(executor_cls: type[Executor], config: EngineConfig) -> type[Execu
         words = " or ".join(map(repr, allowed))
         config.require(name, getattr(config, name) in allowed, f"{words} with kv_offload_bytes")
     if is_cut:
-        config.require("kv_transfer_config", config.kv_transfer_config is None, "None with ranks")
+        if config.kv_transfer_config is not None:  # which is not shown: it may have a key
+            raise InvalidParameterError("kv_transfer_config must be None with ranks")
         return TieringRanks
     return with_remote(TieringExecutor, executor_cls, config)
