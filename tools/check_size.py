@@ -76,7 +76,7 @@ MAX_TOKENS = {
     "simulator/tiers": 1_850,
     "simulator/timeline": 1_050,
     "cli": 13_800,
-    "cli/server": 700,
+    "cli/server": 800,
     "cli/simulated": 1_750,
 }
 # Lines of other languages by room.
