@@ -35,7 +35,7 @@ MAX_TOKENS = {
     "worker/compiled": 1_050,
     "worker/graphs": 6_800,
     "worker/tiers": 3_300,
-    "worker/remote": 3_300,
+    "worker/remote": 3_400,
     "worker/ranks": 2_500,
     "worker/verified": 1_050,
     "parallel": 3_500,

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -23,7 +24,7 @@ from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import RequestFailedError
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.params import SamplingParams
-from mini_vllm.worker.remote.executor import RemoteExecutor
+from mini_vllm.worker.remote.executor import RemoteExecutor, fingerprint
 from mini_vllm.worker.remote.wire import LENGTH
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
@@ -151,6 +152,24 @@ def apart(both: Apart) -> Apart:
 
 def num_full_blocks(prompt: Sequence[int]) -> int:
     return (len(prompt) - 1) // 4
+
+
+def test_a_file_of_weights_is_known_by_every_tensor(tmp_path: Path) -> None:
+    weights = {f"layer.{number}": torch.zeros(5000) for number in range(40)} | {
+        "norm": torch.zeros(2)
+    }
+    file = tmp_path / "model.safetensors"
+    save_file(weights, file)
+    found = {fingerprint(file)}
+    for name, place in [(name, place) for name in ("layer.7", "norm") for place in (0, -1)]:
+        changed = weights[name].clone()
+        changed[place] = 1
+        save_file({**weights, name: changed}, file)
+        found.add(fingerprint(file))
+    save_file({"other": torch.zeros(2), **weights}, file)
+    assert len({*found, fingerprint(file)}) == 6
+    save_file(weights, file)
+    assert fingerprint(file) in found
 
 
 def test_a_prompt_is_computed_there_and_decoded_here(
