@@ -67,10 +67,15 @@ RULES: Mapping[str, Rule] = {
     "policy": Rule(one_of(("fcfs", "priority")).holds, "'fcfs' or 'priority'"),
     "nano_vllm": one_of(("first", "newest")),
     "watermark": Rule(lambda value: is_number(value, 0, 1) and value < 1, "in [0, 1)"),
-    "preemption_cost": Rule(
-        lambda value: isinstance(value, Mapping) and all(isinstance(name, str) for name in value),
-        "figures by name",
-    ).or_none(),
+    **dict.fromkeys(
+        "preemption_cost kv_transfer_config kv_events_config".split(),
+        Rule(
+            lambda value: (
+                isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
+            ),
+            "values by name",
+        ).or_none(),
+    ),
     "seed": integer(-(1 << 63), (1 << 64) - 1),
 }
 """What an option may be, whatever the other ones are."""

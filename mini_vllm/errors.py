@@ -232,7 +232,7 @@ class Params:
 
     __slots__: tuple[str, ...] = ()
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> "Params":
+    def __new__(cls, /, *args: Any, **kwargs: Any) -> "Params":
         known = [field.name for field in fields(cls)]  # type: ignore[arg-type]
         for name in sorted(kwargs.keys() - known):
             close = get_close_matches(name[:100], known, n=1)

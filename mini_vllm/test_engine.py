@@ -591,7 +591,7 @@ def test_trap_1_3_37_a_bad_request_is_refused_and_the_others_go_on(
         (
             {"preemption_cost": "x"},
             InvalidParameterError,
-            "preemption_cost must be None or figures by name, got 'x'",
+            "preemption_cost must be None or values by name, got 'x'",
         ),
     ],
 )

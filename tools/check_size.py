@@ -35,7 +35,7 @@ MAX_TOKENS = {
     "worker/compiled": 1_050,
     "worker/graphs": 6_800,
     "worker/tiers": 3_300,
-    "worker/remote": 3_600,
+    "worker/remote": 3_900,
     "worker/ranks": 2_500,
     "worker/verified": 1_050,
     "parallel": 3_500,
@@ -76,7 +76,7 @@ MAX_TOKENS = {
     "simulator/tiers": 1_850,
     "simulator/timeline": 1_050,
     "cli": 13_800,
-    "cli/server": 700,
+    "cli/server": 800,
     "cli/simulated": 1_750,
 }
 # Lines of other languages by room.

@@ -78,7 +78,9 @@ def serve(
     if access.api_key_file is not None:
         keys = [*keys, *(read_text(access.api_key_file, 1 << 20).split() or [""])]
     check_texts(name, keys, origins)
-    config, tenants = with_tenants(disaggregation.of(config), access.multi_tenant)
+    config, tenants = with_tenants(
+        disaggregation.of(config, limits.data_parallel_size), access.multi_tenant
+    )
     options = ServerOptions(
         name,
         tuple(keys),

@@ -88,6 +88,26 @@ def test_the_help_of_serve_has_groups_with_defaults() -> None:
         assert re.search(rf"{name} [^-]*default:\s+{default}", group), group
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--kv-connector nixl", "--kv-connector needs --role"),
+        ("--kv-ip 10.0.0.1", "--kv-ip needs --role"),
+        ("--kv-peer 127.0.0.1", "--kv-peer needs --role"),
+        ("--kv-load-failure-policy fail", "--kv-load-failure-policy needs --role"),
+        ("--role decode --data-parallel-size 2", "--role is for one engine"),
+        ("--kv-events-config {} --data-parallel-size 2", "--kv-events-config is for one engine"),
+        (
+            "--tensor-parallel-size 2 --enable-expert-parallel --expert-loads loads.json "
+            "--data-parallel-size 2",
+            "--expert-loads is for one engine",
+        ),
+    ],
+)
+def test_an_option_that_nothing_would_obey_is_refused(options: str, message: str) -> None:
+    assert message in " ".join(run("serve", *options.split(), status=2).output.split())
+
+
 @pytest.mark.parametrize("name", ["MINI_VLLM_API_KEY", "VLLM_API_KEY"])
 def test_keys_come_from_the_environment_or_a_file(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

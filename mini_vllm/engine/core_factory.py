@@ -5,6 +5,7 @@ Source: EngineCore.__init__ and _initialize_kv_caches in vllm/v1/engine/core.py.
 """
 
 import logging
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cache, partial
 from importlib.util import find_spec
@@ -111,7 +112,8 @@ class CoreFactory:
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
-        self._core_cls = for_others(core_cls, config)
+        self._at_the_end = ExitStack()
+        self._core_cls = for_others(core_cls, config, self._at_the_end)
         self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
@@ -154,6 +156,7 @@ class CoreFactory:
             flush(core.scheduler.kv_cache_manager, self.executor.execute)
         self.executor.shutdown()
         self.grammars.close()
+        self._at_the_end.close()
 
 
 def with_lookahead(base: type[KVCacheManager]) -> type[KVCacheManager]:

@@ -83,6 +83,10 @@ class LocalExecutor(InProcessExecutor):
             quantization=config.quantization,
             accept=Target(config, self.hf_config, path, self.device, self.attention_backend).accept,
         )
+        if config.batch_invariant:
+            from mini_vllm.models.moe.rungs import fix_sums
+
+            fix_sums(self.model)
         return info_of(self.model)
 
     def available_bytes(self) -> int:

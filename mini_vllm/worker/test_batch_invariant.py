@@ -11,6 +11,7 @@ import torch
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.attention import why_not
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.models.test_models import CASES, Case, write_checkpoint
 
 NO_C = why_not("c", torch.device("cpu"))
 pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
@@ -77,6 +78,28 @@ def test_a_request_has_the_same_bits_in_every_batch(
     wanted = answers(checkpoint, **both, **ALONE)
     for way in ways:
         assert answers(checkpoint, **both, **WAYS[way]) == wanted, way
+
+
+@pytest.fixture(
+    scope="session", params=["qwen3-moe", pytest.param("gpt-oss", marks=pytest.mark.slow)]
+)
+def experts_checkpoint(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """Experts whose products torch can group, and chooses their sums by the rows of each."""
+    path, case = tmp_path_factory.mktemp(request.param), CASES[request.param]
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64}
+    write_checkpoint(path, Case(case.config_class, {**case.options, **sizes}))
+    return path
+
+
+FEW = [*PROMPTS[:4], PROMPTS[12]]
+
+
+def test_experts_have_the_same_bits_in_every_batch(experts_checkpoint: Path) -> None:
+    both = {"dtype": "float32", "batch_invariant": True}
+    wanted = answers(experts_checkpoint, FEW, **both, **ALONE)
+    assert answers(experts_checkpoint, FEW, **both, **WAYS["chunks of 7"]) == wanted
 
 
 def test_without_it_the_bits_differ(checkpoint: Path) -> None:

@@ -2,9 +2,11 @@
 
 import json
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from typer import BadParameter
 
 from mini_vllm.cli.common import option
 from mini_vllm.config import EngineConfig
@@ -49,8 +51,12 @@ class Disaggregation:
         None, "JSON: publish what is cached, for routers; see docs/serving.md."
     )
 
-    def of(self, config: EngineConfig) -> EngineConfig:
-        """The engine with its role. Raises InvalidParameterError for a wrong option."""
+    def of(self, config: EngineConfig, num_engines: int = 1) -> EngineConfig:
+        """The engine with its role.
+
+        Raises InvalidParameterError for a wrong option, BadParameter for one that nothing obeys.
+        """
+        self._refuse_idle(config, num_engines)
         key = read_key(self.kv_key_file)
         if self.kv_events_config is not None:
             config = replace(config, kv_events_config=read_events(self.kv_events_config))
@@ -72,6 +78,22 @@ class Disaggregation:
             kv_transfer_config=options,
             kv_offload_bytes=config.kv_offload_bytes or DEFAULT_BYTES,
         )
+
+    def _refuse_idle(self, config: EngineConfig, num_engines: int) -> None:
+        alone = {
+            "--role": self.role,
+            "--kv-events-config": self.kv_events_config,
+            "--expert-loads": config.expert_loads,
+        }
+        for flag, value in alone.items():
+            if num_engines > 1 and value is not None:
+                raise BadParameter(f"{flag} is for one engine; --data-parallel-size {num_engines}")
+        for field in fields(self):
+            given = getattr(self, field.name) or None
+            if self.role is None and field.name != "kv_events_config":
+                flag = f"--{field.name.replace('_', '-')}"
+                if given != field.default.default:  # type: ignore[union-attr]  # typer's
+                    raise BadParameter(f"{flag} needs --role")
 
     def api_cls(self) -> "type[Api]":
         """What answers."""

@@ -32,8 +32,12 @@ POLL_MS = 100
 
 logger = logging.getLogger("mini_vllm")
 
+TEXT = Rule(
+    lambda value: isinstance(value, str) and value == value.encode(errors="ignore").decode(),
+    "a text that UTF-8 can write",
+)
 ENDPOINT = Rule(
-    lambda value: isinstance(value, str) and value.startswith(("tcp://", "ipc://")),
+    lambda value: TEXT.holds(value) and value.startswith(("tcp://", "ipc://")),
     "tcp://ADDRESS:PORT or ipc://PATH",
 )
 RULES: Mapping[str, Rule] = {
@@ -44,7 +48,7 @@ RULES: Mapping[str, Rule] = {
     "buffer_steps": integer(1, 1 << 20),
     "hwm": integer(1, 1 << 30),
     "max_queue_size": integer(1, 1 << 30),
-    "topic": Rule(lambda value: isinstance(value, str), "a text"),
+    "topic": TEXT,
 }
 
 
@@ -93,24 +97,25 @@ class ZmqPublisher:
         self._queue = Queue[tuple[int, float, list[KVEvent]]](config.max_queue_size)
         self._number = 0
         self._sent = deque[tuple[bytes, bytes]](maxlen=config.buffer_steps)
-        context: Any = zmq.Context.instance()
-        self._pub = context.socket(zmq.PUB)
+        self._is_open = True
+        self._context: Any = zmq.Context()  # which can end, and waits until its ports are free
+        self._pub = self._context.socket(zmq.PUB)
         self._pub.set_hwm(config.hwm)
         self._bind(self._pub, config.endpoint, zmq.ZMQError)
         self._replay: Any = None
         if config.replay_endpoint is not None:
-            self._replay = context.socket(zmq.ROUTER)
+            self._replay = self._context.socket(zmq.ROUTER)
             self._replay.set_hwm(2 * (config.buffer_steps + 1))
             self._bind(self._replay, config.replay_endpoint, zmq.ZMQError)
-        Thread(target=self._run, name="kv-events", daemon=True).start()
+        self._thread = Thread(target=self._run, name="kv-events", daemon=True)
+        self._thread.start()
 
-    @staticmethod
-    def _bind(socket: Any, endpoint: str, error_cls: type[Exception]) -> None:
+    def _bind(self, socket: Any, endpoint: str, error_cls: type[Exception]) -> None:
         socket.linger = 0
         try:
             socket.bind(endpoint)
         except error_cls as error:
-            socket.close()
+            self._context.destroy(0)
             raise InvalidParameterError(
                 f"endpoint {shown(endpoint)} of kv_events_config cannot be opened: {error}"
             ) from error
@@ -123,8 +128,13 @@ class ZmqPublisher:
         except Full:
             logger.warning("KV events of a step are lost: %d wait", self._queue.qsize())
 
+    def close(self) -> None:
+        """Publish what waits, and free the endpoints."""
+        self._is_open = False
+        self._thread.join()
+
     def _run(self) -> None:
-        while True:
+        while self._is_open or not self._queue.empty():
             if self._replay is not None and self._replay.poll(0):
                 self._repeat()
             try:
@@ -135,6 +145,7 @@ class ZmqPublisher:
             sequence = number.to_bytes(8, "big")
             self._sent.append((sequence, payload))
             self._pub.send_multipart((self._topic, sequence, payload))
+        self._context.destroy(0)
 
     def _repeat(self) -> None:
         """Send again what a subscriber has missed, from the number that it says."""

@@ -2,14 +2,17 @@
 
 import random
 from collections.abc import Hashable
+from socket import socket
 from typing import Any
 
 import pytest
 
 from mini_vllm.block_hash import sha256_block_hash
+from mini_vllm.config import EngineConfig
+from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.outside.events import AllBlocksCleared, BlockRemoved, BlockStored, CacheWatch
-from mini_vllm.engine.outside.publisher import KVEventsConfig, as_map
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.engine.outside.publisher import KVEventsConfig, ZmqPublisher, as_map
+from mini_vllm.errors import InvalidParameterError, UnknownParameterError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
@@ -120,8 +123,33 @@ def test_events_are_what_vllm_writes() -> None:
         ({"publisher": "null"}, "publisher must be one of"),
         ({"enable_kv_cache_events": False}, "enable_kv_cache_events must be true"),
         ({"buffer_steps": 0}, "buffer_steps must be an integer"),
+        ({"topic": "\ud800"}, "topic must be a text that UTF-8 can write"),
+        ({"endpoint": "ipc://\ud800"}, "endpoint must be tcp://ADDRESS:PORT"),
+        ({"cls": 1}, "unknown parameter 'cls'"),
     ],
 )
 def test_wrong_options_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(InvalidParameterError, match=message):
+    with pytest.raises((InvalidParameterError, UnknownParameterError), match=message):
         KVEventsConfig(**options)
+
+
+@pytest.mark.parametrize("name", ["kv_events_config", "kv_transfer_config"])
+def test_options_have_names(name: str) -> None:
+    for wrong in (5, "zmq", {1: 2}):
+        with pytest.raises(InvalidParameterError, match=f"{name} must be None or values by name"):
+            EngineConfig("tiny", **{name: wrong})
+
+
+def test_the_endpoints_of_an_engine_are_free_when_it_has_ended() -> None:
+    pytest.importorskip("zmq")
+    with socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    config = EngineConfig(
+        "tiny", device="cpu", num_kv_blocks=10, kv_events_config={"endpoint": endpoint}
+    )
+    for _ in range(2):
+        engine = LLMEngine(config)
+        with pytest.raises(InvalidParameterError, match="cannot be opened"):
+            ZmqPublisher(KVEventsConfig(endpoint=endpoint))
+        engine.shutdown()

@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.gpt_oss.mxfp4 import BLOCK, dequantise
-from mini_vllm.models.layers.fused import on_gpu
 from mini_vllm.models.layers.linear import linear
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.moe.align import align
-from mini_vllm.models.moe.experts import ALIGNMENT, finalise, prepare
+from mini_vllm.models.moe.experts import finalise, prepare
+from mini_vllm.models.moe.rungs import Experts
 from mini_vllm.models.weights import WeightLoader
 
 
@@ -41,7 +41,7 @@ class OssRouter(nn.Module):
         return logits.float().softmax(-1), chosen
 
 
-class OssExperts(nn.Module):
+class OssExperts(Experts):
     """down(clamped(gate_up(x))) of each token's experts, weighted by the router.
 
     Rows of gate_up alternate: gate 0, up 0, gate 1, up 1. A shard has its part of the channels of
@@ -76,16 +76,6 @@ class OssExperts(nn.Module):
         inner = clamped_swiglu(inner, self.alpha, self.limit)
         outputs = product(inner, self.down, 1) + self.down_bias[of_pairs]
         return self.communicator.all_reduce(finalise(outputs, weights))
-
-    def pick_rung(self, x: Tensor) -> str:
-        """The fastest that can run."""
-        if not isinstance(self.gate_up, Tensor) or not isinstance(self.down, Tensor):
-            return "loop"
-        if on_gpu(x):
-            return "triton"
-        sizes = self.gate_up.shape[2], self.down.shape[2]
-        fits = all(size * x.element_size() % ALIGNMENT == 0 for size in sizes)
-        return "grouped_mm" if fits and hasattr(F, "grouped_mm") else "loop"
 
 
 def clamped_swiglu(gate_up: Tensor, alpha: float, limit: float) -> Tensor:

@@ -17,16 +17,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from mini_vllm.errors import UnsupportedModelError
-from mini_vllm.models.layers.fused import on_gpu, silu_mul
+from mini_vllm.models.layers.fused import silu_mul
 from mini_vllm.models.layers.linear import linear, load_weight
 from mini_vllm.models.layers.quantization import Int8Weight
 from mini_vllm.models.moe.align import align
 from mini_vllm.models.moe.expert_parallel import ExpertParallel
 from mini_vllm.models.moe.router import Router
+from mini_vllm.models.moe.rungs import Experts
 from mini_vllm.models.weights import WeightLoader
 from mini_vllm.parallel.experts.shard import ExpertShard
 
-ALIGNMENT = 16  # bytes, of which grouped_mm wants a row to be a multiple
 QWEN = ("gate_proj", "up_proj", "down_proj")
 
 
@@ -57,7 +57,7 @@ def finalise(outputs: Tensor, weights: Tensor) -> Tensor:
     return (pairs * weights[..., None].to(outputs.dtype)).sum(1)
 
 
-class FusedMoE(nn.Module):
+class FusedMoE(Experts):
     """The sum of the outputs of each token's experts, weighted by the router.
 
     names: of an expert's gate, up and down matrices in the checkpoint. A shard has its part of the
@@ -103,16 +103,6 @@ class FusedMoE(nn.Module):
             return self.communicator.all_reduce(finalise(outputs, weights))
         outputs = run(x, spread.localise(chosen), self.gate_up, self.down)
         return spread.combine(finalise(outputs, weights))
-
-    def pick_rung(self, x: Tensor) -> str:
-        """The fastest that can run."""
-        if not isinstance(self.gate_up, Tensor) or not isinstance(self.down, Tensor):
-            return "loop"
-        if on_gpu(x):
-            return "triton"
-        sizes = (self.gate_up.shape[2], self.down.shape[2])
-        fits = all(size * x.element_size() % ALIGNMENT == 0 for size in sizes)
-        return "grouped_mm" if fits and hasattr(F, "grouped_mm") else "loop"
 
 
 def leave(

@@ -81,11 +81,13 @@ def read_loads(file: Path) -> Loads:
 
     Raises InvalidParameterError for a file that cannot be read, or that has something else.
     """
-    if not file.exists():
-        return {}
     try:
         found = json.loads(file.read_bytes())
         loads = {int(layer): list(numbers) for layer, numbers in found.items()}
+        if [*map(str, map(abs, loads))] != [*found] or not all(loads.values()):
+            raise ValueError("a layer is a number like '0', and has experts")
+    except FileNotFoundError:
+        return {}
     except (OSError, ValueError, RecursionError, AttributeError, TypeError) as error:
         raise InvalidParameterError(
             f"expert_loads {shown(str(file))} cannot be read as loads: {shown(str(error))}"

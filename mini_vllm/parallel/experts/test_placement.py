@@ -1,6 +1,7 @@
 """Experts are placed by their loads: all of them, none twice on a rank, and evenly."""
 
 from itertools import product
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from mini_vllm.parallel.experts.placement import (
     rank_loads,
     spread_evenly,
 )
+from mini_vllm.parallel.experts.shard import read_loads
 
 
 @st.composite
@@ -102,3 +104,21 @@ def test_without_loads_neighbours_stay_together() -> None:
 def test_what_has_no_placement_is_refused(case: tuple[list[float], int, int], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         place_experts(*case)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"0": [1], "00": [2]}', '{"-5": [1]}', '{"1_0": [1]}', '{"0": []}', '{" 1": [1]}']
+)
+def test_loads_of_what_is_no_layer_are_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "loads.json"
+    file.write_text('{"0": [1, 2.5], "10": [0]}')
+    assert read_loads(file) == {0: [1, 2.5], 10: [0]}
+    file.write_text(text)
+    with pytest.raises(InvalidParameterError, match=r"cannot be read as loads: .*a layer is"):
+        read_loads(file)
+
+
+def test_a_file_of_loads_may_come_later_unless_it_never_can(tmp_path: Path) -> None:
+    assert read_loads(tmp_path / "loads.json") == {}
+    with pytest.raises(InvalidParameterError, match="cannot be read as loads"):
+        read_loads(tmp_path / ("x" * 300))

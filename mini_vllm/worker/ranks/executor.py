@@ -69,7 +69,7 @@ class MultiprocExecutor(Executor):
         config.require(
             "enable_expert_parallel",
             config.enable_expert_parallel == (spread_layers(outline) != []),
-            f"False: {shown(config.model)} has no experts",
+            f"False: {shown(config.model)} has no experts that can be spread",
         )
         with tempfile.TemporaryDirectory() as folder:
             meeting, size = str(Path(folder, "meeting")), config.tensor_parallel_size

@@ -112,7 +112,7 @@ def test_two_processes_give_what_one_gives(two: LLM) -> None:
         ({"tensor_parallel_size": 0}, "tensor_parallel_size must be an integer in"),
         ({"tensor_parallel_size": True}, "tensor_parallel_size must be an integer in"),
         ({"model": "no such model"}, "no such model"),
-        (SPREAD, "enable_expert_parallel must be False: 'tiny' has no experts, got True"),
+        (SPREAD, "must be False: 'tiny' has no experts that can be spread, got True"),
         ({"tensor_parallel_size": 1, **SPREAD}, "must be False with tensor_parallel_size 1"),
     ],
 )

@@ -27,8 +27,7 @@ from mini_vllm.worker.remote.wire import PROTOCOL
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
 NUM_PULLERS = 8  # threads
-SAMPLES = 16  # places of a file of weights that its fingerprint looks at
-SAMPLE_BYTES = 4096
+SAMPLE_BYTES = 4096  # at both ends of each tensor, at which its fingerprint looks
 
 logger = logging.getLogger("mini_vllm")
 
@@ -111,12 +110,16 @@ class RemoteExecutor(TieringExecutor):
 
 
 def fingerprint(path: Path) -> str:
-    """The size of a file, and what stands at a few places of it: to read all of it would take as
-    long as to load it.
+    """Of a safetensors file, by its header and both ends of every tensor: to read all of it would
+    take as long as to load it.
     """
-    digest, size = sha256(), path.stat().st_size
     with open(path, "rb") as file:
-        for number in range(SAMPLES):
-            file.seek(size * number // SAMPLES)
-            digest.update(file.read(SAMPLE_BYTES))
-    return f"{size}:{digest.hexdigest()}"
+        header = file.read(int.from_bytes(file.read(8), "little"))
+        digest, start = sha256(header), file.tell()
+        for name, tensor in json.loads(header).items():
+            if name != "__metadata__":
+                first, end = tensor["data_offsets"]
+                for place in (first, max(first, end - SAMPLE_BYTES)):
+                    file.seek(start + place)
+                    digest.update(file.read(min(SAMPLE_BYTES, end - first)))
+    return digest.hexdigest()

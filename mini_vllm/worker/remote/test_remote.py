@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from mini_vllm.config import EngineConfig
 from mini_vllm.engine.llm_engine import LLMEngine
@@ -26,7 +27,7 @@ from mini_vllm.offload.remote.gate import wants_tiers
 from mini_vllm.offload.remote.options import KVTransferConfig
 from mini_vllm.params import SamplingParams
 from mini_vllm.worker.ranks.executor import MultiprocExecutor
-from mini_vllm.worker.remote.executor import RemoteExecutor
+from mini_vllm.worker.remote.executor import RemoteExecutor, fingerprint
 from mini_vllm.worker.remote.wire import LENGTH
 from mini_vllm.worker.tiers.executor import with_tiers
 
@@ -159,6 +160,24 @@ def apart(both: Apart) -> Apart:
 
 def num_full_blocks(prompt: Sequence[int]) -> int:
     return (len(prompt) - 1) // 4
+
+
+def test_a_file_of_weights_is_known_by_every_tensor(tmp_path: Path) -> None:
+    weights = {f"layer.{number}": torch.zeros(5000) for number in range(40)} | {
+        "norm": torch.zeros(2)
+    }
+    file = tmp_path / "model.safetensors"
+    save_file(weights, file)
+    found = {fingerprint(file)}
+    for name, place in [(name, place) for name in ("layer.7", "norm") for place in (0, -1)]:
+        changed = weights[name].clone()
+        changed[place] = 1
+        save_file({**weights, name: changed}, file)
+        found.add(fingerprint(file))
+    save_file({"other": torch.zeros(2), **weights}, file)
+    assert len({*found, fingerprint(file)}) == 6
+    save_file(weights, file)
+    assert fingerprint(file) in found
 
 
 def test_a_prompt_is_computed_there_and_decoded_here(

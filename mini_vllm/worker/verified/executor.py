@@ -11,6 +11,7 @@ LLM-42 (arXiv 2601.17768).
 from collections.abc import Iterable
 
 from mini_vllm.attention import AttentionBackend, get_backend
+from mini_vllm.models.moe.rungs import fix_sums
 from mini_vllm.step import Chunk, ModelInfo, Sample, StepInput, StepOutput
 from mini_vllm.worker.chunks import chunks_of
 from mini_vllm.worker.draft_model import DraftModelExecutor, behind_answer
@@ -62,6 +63,7 @@ class SelfVerifyingExecutor(DraftModelExecutor):
         )
         self.attention_backend = get_backend(name, self.device, self.dtype, batch_invariant=True)
         self.products = FixedShape()
+        fix_sums(self.model)
         return info
 
     def allocate(self, plan: KVCachePlan) -> None:

@@ -14,11 +14,20 @@ from torch import Tensor
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.step import Chunk, StepOutput
-from mini_vllm.worker.test_batch_invariant import ALONE, NO_C, PROMPTS, WAYS, answers
+from mini_vllm.worker.test_batch_invariant import (
+    ALONE,
+    FEW,
+    NO_C,
+    PROMPTS,
+    WAYS,
+    answers,
+    experts_checkpoint,
+)
 from mini_vllm.worker.verified import executor
 from mini_vllm.worker.verified.executor import TwoWayRunner
 from mini_vllm.worker.verified.fixed_shape import ROWS, FixedShape, rows_of
 
+__all__ = ["experts_checkpoint"]  # a fixture
 pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
 VERIFIED: dict[str, Any] = {"speculative": "draft_model", "draft_model": "self", "dtype": "float32"}
 MY_WAYS = {name: options for name, options in WAYS.items() if name != "drafts"}
@@ -26,9 +35,13 @@ MY_WAYS["ahead"] = {"num_kv_blocks": 200, "async_scheduling": True}
 
 
 def test_a_request_has_the_same_bits_in_every_batch(checkpoint: Path) -> None:
-    few = [*PROMPTS[:4], PROMPTS[12]]
-    wanted = answers(checkpoint, few, **VERIFIED, **ALONE)
-    assert answers(checkpoint, few, **VERIFIED, **WAYS["together"]) == wanted
+    wanted = answers(checkpoint, FEW, **VERIFIED, **ALONE)
+    assert answers(checkpoint, FEW, **VERIFIED, **WAYS["together"]) == wanted
+
+
+def test_experts_have_the_same_bits_in_every_batch(experts_checkpoint: Path) -> None:
+    wanted = answers(experts_checkpoint, FEW, **VERIFIED, **ALONE)
+    assert answers(experts_checkpoint, FEW, **VERIFIED, **WAYS["chunks of 7"]) == wanted
 
 
 @pytest.mark.slow
