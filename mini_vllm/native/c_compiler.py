@@ -30,7 +30,7 @@ logger = logging.getLogger("mini_vllm")
 
 FLAGS = ("-O3", "-march=native", "-fPIC", "-ffreestanding", "--param=avoid-fma-max-bits=0")
 # The last flag is for AMD's Zen. Without it GCC multiplies and adds in one instruction in some
-# loops and in two in the rest, and the bits of a row depend on how many rows are computed beside it.
+# loops and in two in the rest, and the bits of a row depend on how many rows stand beside it.
 # Clang knows no such flag, and does not need it.
 # No library is named to the linker: what is missing is found in the process, and so OpenMP is the
 # one that torch has brought. Two of them would have two sets of threads, each waiting for work on
