@@ -20,12 +20,15 @@ def begin_tables(groups, computed_blocks, num_hit_tokens, pool):
     tables = []
     for number, kind in enumerate(groups):
         num_skipped, table = kind.num_skipped_blocks(num_hit_tokens), []
-        for place, block in enumerate(computed_blocks[number] if computed_blocks else ()):
+        hits = computed_blocks[number] if computed_blocks else ()
+        for place, block in enumerate(hits):
             if place < num_skipped or block is pool.null_block:
                 table.append(pool.null_block)
             else:
                 pool.touch([block])
                 table.append(block)
+        while len(table) < num_skipped:
+            table.append(pool.null_block)
         tables.append(table)
     return tables
 
@@ -54,12 +57,10 @@ class SlidingWindow(ReferenceSlidingWindow):
 
 
 def begin_tables(groups, computed_blocks, num_hit_tokens, pool):
-    if not computed_blocks:
-        return [[] for _ in groups]
     tables = []
-    for kind, hits in zip(groups, computed_blocks):
+    for kind, hits in zip(groups, computed_blocks or [()] * len(groups)):
         first = kind.num_skipped_blocks(num_hit_tokens)
-        table = [pool.null_block] * len(hits[:first]) + list(hits[first:])
+        table = [pool.null_block] * first + list(hits[first:])
         pool.touch(filter(lambda block: block.block_id, table))
         tables.append(table)
     return tables

@@ -128,7 +128,7 @@ def test_cost(lab, case):
 @concept("Of a hit a table holds what a token will see; the rest of it stays where it is.", invariant="I6")
 @cases(
     at_the_end_of_a_block=(8, 6, [0, 0, 0]), behind_three=(12, 6, [0, 2, 3]), all_of_it=(12, 99, [1, 2, 3]),
-    nothing_of_it=(12, 1, [0, 0, 0]),
+    nothing_of_it=(12, 1, [0, 0, 0]), the_rest_comes_later=(20, 1, [0, 0, 0, 0, 0]),
 )  # fmt: skip
 def test_a_hit_is_held(lab, case):
     num_tokens, window, expected = case
@@ -161,6 +161,8 @@ def test_free_hits(lab):
         lab.begin_tables((lab.SlidingWindow(4, 6), lab.FullAttention(4)), [], 0, pool),
         equals=[[], []],
     )
+    groups = (lab.SlidingWindow(4, 6), lab.FullAttention(4))
+    see("without a hit, when 16 tokens come later", ids(lab.begin_tables(groups, [], 16, pool)), equals=[[0, 0], []])
 
 
 def plan(rng):
