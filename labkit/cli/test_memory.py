@@ -70,6 +70,7 @@ def tokens_of(engine: str) -> list[list[list[int]]]:
 
 
 expected = cache(tokens_of)
+SELDOM = {"HostTier.drop", "HostTier.num_held_blocks"}  # by a load that has failed, and by tests that count
 
 
 @pytest.mark.slow
@@ -79,7 +80,8 @@ def test_a_right_answer_gives_the_tokens_of_the_reference(lab_id: str, name: str
     part, called = part_of(lab_id, name, tmp_path), set[behaviour.Called]()
     with grafted([part]), behaviour.noting_calls([part], called):
         assert {engine: tokens_of(engine) for engine in OPTIONS} == wanted
-    assert called == {(lab_id, slot) for slot, _ in part.replacements}, "each part is called"
+    wanted_calls = {(lab_id, slot) for slot, _ in part.replacements if slot.qualname not in SELDOM}
+    assert called >= wanted_calls, "each part is called"
 
 
 @pytest.mark.slow
