@@ -37,7 +37,7 @@ from mini_vllm.attention import (
     why_not,
 )
 from mini_vllm.attention.backend import make_cache
-from mini_vllm.errors import UnsupportedModelError, WeightsMismatchError
+from mini_vllm.errors import InvalidParameterError, UnsupportedModelError, WeightsMismatchError
 from mini_vllm.models.checkpoint import load_hf_config
 from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.layers.rotary import RotaryEmbedding, rope_parameters
@@ -390,9 +390,14 @@ BACKENDS = (
 def test_packed_prompts_give_the_logits_of_transformers(
     pair: Pair, sequences: list[list[int]], backend: str
 ) -> None:
-    logits = Runner(pair.model, sequences, backend).step(
-        {i: (0, len(s)) for i, s in enumerate(sequences)}
-    )
+    runner = Runner(pair.model, sequences, backend)
+    everything = {i: (0, len(s)) for i, s in enumerate(sequences)}
+    has_sinks = any(spec.sinks is not None for spec in pair.model.attention_specs)
+    if has_sinks and backend == "reference":
+        with pytest.raises(InvalidParameterError, match="'reference' has no sinks"):
+            runner.step(everything)
+        return
+    logits = runner.step(everything)
     for i, sequence in enumerate(sequences):
         torch.testing.assert_close(logits[i], expected_logits(pair, sequence), **TOLERANCE)
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from mini_vllm.errors import shown
 from mini_vllm.parallel.ring import Ring
-from mini_vllm.parallel.watch.parent import watch_parent
+from mini_vllm.parallel.watch.parent import end_with_parent, watch_parent
 
 STEP = "execute_and_wait"  # the method that takes a step
 IN_RING = b""  # instead of a call: the next step is in the ring
@@ -63,7 +63,7 @@ def serve(rank: Rank, target: object, pipe: Connection) -> None:
     """
     memory = SharedMemory(rank.ring)
     ring, number = Ring(memory.buf, rank.size), 0
-    with suppress(EOFError, OSError):  # the parent is gone, or wants no more
+    with suppress(EOFError, OSError):  # the parent is gone
         while True:
             message = pipe.recv_bytes()
             is_step = message == IN_RING
@@ -80,7 +80,7 @@ def serve(rank: Rank, target: object, pipe: Connection) -> None:
             number += 1
             if rank.rank == 0 or answer.failed or call.name != STEP:
                 pipe.send_bytes(_packed(answer))
-    os._exit(0)  # without destructors, which would wait for the other ranks
+    end_with_parent(0, rank.meeting)  # without destructors, which would wait for the other ranks
 
 
 def _packed(answer: Answer) -> Any:

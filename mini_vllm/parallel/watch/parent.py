@@ -6,7 +6,7 @@ import time
 from contextlib import suppress
 from pkgutil import resolve_name
 from threading import Thread
-from typing import Any
+from typing import Any, NoReturn
 
 
 def run_watched(seconds: float, place: str, *arguments: Any) -> None:
@@ -24,14 +24,18 @@ def watch_parent(seconds: float, meeting: str = "") -> None:
     seconds: for it to end by itself then. meeting: a file that goes with its folder, as the parent
     would have seen to.
     """
-    Thread(target=_end_with_parent, args=(seconds, meeting), daemon=True).start()
+    Thread(target=end_with_parent, args=(seconds, meeting), daemon=True).start()
 
 
-def _end_with_parent(seconds: float, meeting: str) -> None:
+def end_with_parent(seconds: float, meeting: str = "") -> NoReturn:
+    """Wait until the parent has ended, and end; see watch_parent(). Two threads may do so at once,
+    of which either leaves nothing behind.
+    """
     if parent := multiprocessing.parent_process():
         parent.join()
     time.sleep(seconds)
     with suppress(OSError):
         os.remove(meeting)
+    with suppress(OSError):
         os.rmdir(os.path.dirname(meeting))
     os._exit(1)
