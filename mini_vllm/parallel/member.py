@@ -2,7 +2,6 @@
 when its parent does.
 """
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
