@@ -102,25 +102,36 @@ class RankGroup:
         if len(message) > SLOT_BYTES:
             message = bytes(ForkingPickler.dumps(Call(STEP, step)))
             return self._post(message, is_step=True)
-        while not self._ring.try_write(message):
-            if self._end:
-                break
-            time.sleep(NAP)
-        return self._post(IN_RING, is_step=True)
+        with self._whole():
+            while not self._ring.try_write(message):
+                if self._end:
+                    break
+                time.sleep(NAP)
+            return self._post(IN_RING, is_step=True)
+
+    @contextmanager
+    def _whole(self) -> Iterator[None]:
+        """A call that only some of the ranks have heard of, as after Ctrl-C, ends the group."""
+        try:
+            yield
+        except BaseException:
+            self._lose("a call to the ranks was cut short")
+            raise
 
     def _post(self, message: bytes, *, is_step: bool = False) -> "Future[Any]":
         pending = Pending(is_step)
-        with self._lock:
-            if self._end:
-                pending.future.set_exception(self._end)
-                return pending.future
-            self._pending[self._number] = pending
-            self._number += 1
-        for i, pipe in enumerate(self._pipes):
-            try:
-                pipe.send_bytes(message)
-            except OSError:
-                self._lose(self._death_of(i))
+        with self._whole():
+            with self._lock:
+                if self._end:
+                    pending.future.set_exception(self._end)
+                    return pending.future
+                self._pending[self._number] = pending
+                self._number += 1
+            for i, pipe in enumerate(self._pipes):
+                try:
+                    pipe.send_bytes(message)
+                except OSError:
+                    self._lose(self._death_of(i))
         return pending.future
 
     def unlink(self) -> None:
@@ -191,10 +202,10 @@ class RankGroup:
         with self._lock:
             if self._end is None:
                 self._end = ExecutorLostError(f"{reason}; a new engine has to be made")
+                self._ender.close()  # once, by one thread: its number may be another file's by then
             waiting, self._pending = list(self._pending.values()), {}
         for process in self._processes:
             process.kill()
-        self._ender.close()
         for each in waiting:
             each.future.set_exception(self._end)
 

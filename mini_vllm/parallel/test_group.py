@@ -14,7 +14,7 @@ import pytest
 
 from mini_vllm.errors import ExecutorLostError
 from mini_vllm.parallel.group import RankGroup
-from mini_vllm.parallel.member import Rank, serve
+from mini_vllm.parallel.member import IN_RING, Rank, serve
 from mini_vllm.parallel.ring import SLOT_BYTES
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -141,19 +141,23 @@ def test_a_rank_that_is_killed_ends_the_group(group: RankGroup, rank: int, is_bu
 
 
 SCRIPT = """
-import sys
+import signal, sys
 from mini_vllm.parallel.group import RankGroup
 from mini_vllm.parallel.test_group import main, pids_of
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has none
     meeting = sys.argv[1] if sys.argv[1].startswith("/") else ""
     group = RankGroup(2, meeting, main)
     pids = pids_of(group)
     if "unlink" in sys.argv:
         group.unlink()
     try:
+        step = group.run("hang" if "hang" in sys.argv else "x")
+        if "hang" not in sys.argv:
+            step.result()
         print(*pids, flush=True)
-        group.run("hang" if "hang" in sys.argv else "x").result()
+        step.result()
         input()
     except KeyboardInterrupt:
         print(group.run(b"still here").result(), flush=True)
@@ -197,6 +201,25 @@ def test_no_rank_and_no_memory_outlives_a_parent_that_is_killed(
     if "unlink" in words:
         assert len(rings) == 1
         assert not any(path.exists() for path in rings)
+
+
+def test_a_call_that_is_cut_short_ends_the_group(
+    group: RankGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ranks would count their calls in two ways, and an answer would never come."""
+    send, rest = Connection.send_bytes, [KeyboardInterrupt]
+
+    def interrupted(*arguments: Any) -> None:
+        if rest and arguments[1] == IN_RING:
+            raise rest.pop()
+        send(*arguments)
+
+    monkeypatch.setattr(Connection, "send_bytes", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        group.run("x")
+    with pytest.raises(ExecutorLostError, match="a call to the ranks was cut short"):
+        group.run("x").result()
+    assert group.ended.poll()
 
 
 @pytest.mark.slow

@@ -518,11 +518,6 @@ MANY_OPTIONAL = {
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "its grammar allows no text"),
         pytest.param(
-            {"json": MANY_OPTIONAL},
-            "guidance: Parser Error: Current row has",
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
             {"json": {"type": "integer", "minimum": 10**19, "maximum": 10**20}},
             "Integer exceeds maximum limit",
             marks=pytest.mark.nightly,
@@ -607,6 +602,15 @@ def test_without_the_packages_a_request_is_refused_with_the_line_that_installs_t
 
 def make_compiler(**options: Any) -> GrammarCompiler:
     return GrammarCompiler(lambda: load_vocabulary("tiny", 2048), "guidance", **options)
+
+
+@pytest.mark.nightly
+def test_what_the_library_refuses_after_seconds_is_refused_in_its_words() -> None:
+    compiler = make_compiler(max_seconds=300.0)
+    error = compiler.compile(StructuredOutputs(json=MANY_OPTIONAL)).exception()
+    assert isinstance(error, GrammarError)
+    assert "Parser Error: Current row has" in str(error)
+    compiler.close()
 
 
 def test_what_takes_too_long_is_killed_and_the_next_one_is_compiled() -> None:

@@ -1,6 +1,7 @@
 """The OpenAPI document of the server, made of the types that its handlers take and give."""
 
 from collections.abc import Callable, Iterable, Mapping
+from types import UnionType
 from typing import Any, get_args, get_type_hints
 
 from pydantic import TypeAdapter
@@ -27,10 +28,10 @@ def openapi_document(handlers: Mapping[str, Callable[..., Any]]) -> Json:
     for path, handler in handlers.items():
         hints = get_type_hints(handler)
         body, returned = hints.get("asked"), hints["return"]
-        answer, *others = get_args(returned) or (returned,)
+        answer, *others = get_args(returned) if isinstance(returned, UnionType) else (returned,)
         good = in_json(answer)
         if EventStream in others:
-            good["text/event-stream"] = {"schema": {"type": "string"}}
+            good["text/event-stream"] = {}  # OpenAPI 3.1 has no schema for one event of many
         refused = in_json(Health if answer is Health else Error)
         refusal = {"description": "A refusal or a failure", "content": refused}
         operation: Json = {
@@ -67,6 +68,10 @@ def schemas_of(kinds: Iterable[Any]) -> Json:
     return dict(schemas["$defs"])
 
 
-def in_json(kind: type) -> Json:
-    """A body of this type."""
-    return {"application/json": {"schema": {"$ref": REFERENCE.format(model=kind.__name__)}}}
+def in_json(kind: Any) -> Json:
+    """A body of this type, or a list of it."""
+    [item] = get_args(kind) or (kind,)
+    schema: Json = {"$ref": REFERENCE.format(model=item.__name__)}
+    if item is not kind:
+        schema = {"type": "array", "items": schema}
+    return {"application/json": {"schema": schema}}
