@@ -19,7 +19,7 @@ from mini_vllm.models.registry import load_model
 from mini_vllm.models.test_models import CASES, CPU, write_checkpoint
 from mini_vllm.parallel.shard import Shard
 
-MOE_CASES = ("qwen3-moe", "mixtral")
+MOE_CASES = ("qwen3-moe", "mixtral", "olmoe")
 
 
 def load(path: Path, **options: Any) -> Any:
@@ -139,6 +139,8 @@ def test_tokens_are_those_of_transformers(checkpoint: tuple[Path, Any]) -> None:
         ("qwen3-moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0"),
         ("qwen3-moe", {"mlp_only_layers": [-1]}, "mlp_only_layers is"),
         ("qwen3-moe", {"moe_intermediate_size": 0}, "moe_intermediate_size is 0"),
+        ("olmoe", {"clip_qkv": -1.0}, r"clip_qkv is -1\.0"),
+        ("olmoe", {"num_experts_per_tok": 9}, r"num_experts_per_tok is 9, allowed is .*\[1, 8\]"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(
