@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_vllm import LLM, SamplingParams
@@ -26,6 +26,7 @@ def load(path: Path, **options: Any) -> Any:
     return load_model(path, load_hf_config(path), dtype=torch.float32, device=CPU, **options)
 
 
+@settings(deadline=None)
 @given(
     chosen=st.integers(1, 4).flatmap(
         lambda k: st.lists(
