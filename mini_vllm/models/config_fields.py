@@ -63,6 +63,7 @@ MODELS: Mapping[str, str] = {
     "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
     "mixtral": "mini_vllm.models.moe.mixtral:MixtralForCausalLM",
     "qwen3_moe": "mini_vllm.models.moe.qwen3_moe:Qwen3MoeForCausalLM",
+    "olmoe": "mini_vllm.models.moe.olmoe:OlmoeForCausalLM",
     "gpt_oss": "mini_vllm.models.gpt_oss.model:GptOssForCausalLM",
     "gemma3_text": "mini_vllm.models.hybrid.gemma3:Gemma3ForCausalLM",
 }
@@ -209,7 +210,11 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     for field in ("rope_parameters", "rope_scaling"):
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
     only = {field: allowed for field, allowed in ONLY.items() if field in raw}
-    if model_type in ("llama", "granite"):  # transformers keeps one, and attends to everything
+    if model_type in (
+        "llama",
+        "granite",
+        "olmoe",
+    ):  # transformers keeps one, and attends to everything
         only["sliding_window"] = (None, 0)
     check_only(f"{file}: model_type {model_type!r}", raw, only)
 

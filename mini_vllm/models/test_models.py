@@ -22,6 +22,7 @@ from transformers import (
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    OlmoeConfig,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
@@ -98,6 +99,7 @@ MOE = {
     "num_experts": 8,
     "num_experts_per_tok": 3,
 }
+OLMOE = {"intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 3, "pad_token_id": None}
 GPT_OSS = {
     "head_dim": 16,
     "sliding_window": 5,
@@ -248,6 +250,19 @@ CASES = {
     "mixtral": Case(MixtralConfig, {"num_local_experts": 5, "num_experts_per_tok": 2}),
     "mixtral-window": Case(
         MixtralConfig, {"num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 7}
+    ),
+    "olmoe": Case(OlmoeConfig, OLMOE | {"norm_topk_prob": False}),
+    "olmoe-clip-biases-tied": Case(
+        OlmoeConfig,
+        {
+            **OLMOE,
+            "clip_qkv": 0.9,
+            "norm_topk_prob": True,
+            "num_key_value_heads": 1,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
+        sharded=True,
     ),
     "gpt-oss": Case(GptOssConfig, GPT_OSS),
     "gpt-oss-mqa-tied": Case(

@@ -88,8 +88,9 @@ class EngineLoop:
         except BrokenPipeError:  # the front is gone
             raise
         except Exception as error:
+            words = error if isinstance(error, MiniVllmError) else shown(error)
             with suppress(OSError):
-                send(Died(f"{type(error).__name__}: {shown(error)}"))
+                send(Died(f"{type(error).__name__}: {words}"))
             logger.exception("the engine has stopped")
             raise
         finally:
@@ -154,13 +155,14 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
         torch.set_num_threads(1)
     try:
         loop = EngineLoop(EngineConfig(**options))
-        gc.freeze()  # what stays: a full collection would stop a step for a fifth of a second
-        loop.run(take, send)
-    except BrokenPipeError:  # the front is gone
-        pass
     except MiniVllmError as error:
         with suppress(OSError):
             send(Died(f"{type(error).__name__}: {error}"))
         sys.exit(1)
+    gc.freeze()  # what stays: a full collection would stop a step for a fifth of a second
+    try:
+        loop.run(take, send)
+    except BrokenPipeError:  # the front is gone
+        pass
     except Exception:  # it was logged and sent
         sys.exit(1)

@@ -91,9 +91,7 @@ class SelfAttention(nn.Module):
         stores keys, values.
         """
         heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))
-        query, key, value = heads.split(self.heads, dim=1)
-        if self.q_norm is not None and self.k_norm is not None:
-            query, key = self.q_norm(query), self.k_norm(key)
+        query, key, value = self.prepared(*heads.split(self.heads, dim=1))
         if self.channels is not None:
             query, key = query[..., self.channels], key[..., self.channels]
         if not self.is_rotated:  # by an angle of 0
@@ -101,3 +99,9 @@ class SelfAttention(nn.Module):
             rotation = Rotation(ones, torch.zeros_like(ones))
         output = attend(self.layer_idx, query, key, value, rotation)
         return self.o_proj(output.flatten(1))  # type: ignore[no-any-return]
+
+    def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """What is turned and attended to, of this shard's heads [T, heads, head_dim]."""
+        if self.q_norm is not None and self.k_norm is not None:
+            query, key = self.q_norm(query), self.k_norm(key)
+        return query, key, value
