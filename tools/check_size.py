@@ -54,7 +54,7 @@ MAX_TOKENS = {
     "offload/tiers": 4_150,
     "offload/tiers/policies": 950,
     "offload/remote": 4_850,
-    "offload/transfer": 4_800,
+    "offload/transfer": 5_100,
     "policies": 9_500,
     "spec_decode": 3_500,
     "structured": 8_300,
