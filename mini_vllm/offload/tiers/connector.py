@@ -59,11 +59,15 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class StepNotes:
-    """What a step moves and fills, which counts when it has gone well."""
+    """What a step moves and fills, which counts when it has gone well, and what it tells of
+    jobs.
+    """
 
     stored: list[tuple[HostBlock, int]] = field(default_factory=list)
     loaded: list[tuple[HostBlock, int]] = field(default_factory=list)
     published: list[tuple[Any, KVCacheBlock]] = field(default_factory=list)
+    jobs: list[Job] = field(default_factory=list)
+    known: list[int] = field(default_factory=list)  # jobs that have ended
 
 
 def num_to_read(found: Iterable[LookupResult]) -> int:
@@ -101,6 +105,8 @@ class TierConnector(KVConnector):
         self._seen: set[str] = set()  # requests that main memory was told of
         self._gave_up: set[str] = set()  # requests that have waited long enough
         self._jobs: dict[int, tuple[Job, HostBlock | None]] = {}  # whose end is not known yet
+        self._new_jobs: list[Job] = []  # that no step has named
+        self._known: list[int] = []  # jobs of whose end no step has told
         self._notes = StepNotes()
 
     # --- what is there ----------------------------------------------------------------------------
@@ -243,13 +249,17 @@ class TierConnector(KVConnector):
             if host.get(name) is None and (block := host.take(name)) is not None:
                 notes.stored.append((block, block_id))
         self._going = {}
-        if not (notes.stored or notes.loaded or self._jobs):
+        if not (notes.stored or notes.loaded or self._jobs or self._known):
             return KVPlan()
+        notes.jobs += self._new_jobs
+        notes.known += self._known
+        self._new_jobs, self._known = [], []
         plan = TierPlan(
             self._owner,
             tuple((block_id, block.cpu_block) for block, block_id in notes.stored),
             tuple((block.cpu_block, block_id) for block, block_id in notes.loaded),
-            tuple(job for job, _ in self._jobs.values()),
+            tuple(notes.jobs),
+            tuple(notes.known),
         )
         return KVPlan(connector=plan)
 
@@ -281,6 +291,11 @@ class TierConnector(KVConnector):
                 if number in self._jobs:  # else an earlier step in flight has told it
                     self._end(*self._jobs.pop(number), went_well)
 
+    def say_again(self) -> None:
+        """The step has failed, before end_step() says so: who has heard of its jobs is unknown."""
+        self._new_jobs[:0] = [job for job in self._notes.jobs if job.number in self._jobs]
+        self._known[:0] = self._notes.known
+
     def exchange_notes(self, notes: Any) -> Any:
         present, self._notes = self._notes, notes or StepNotes()
         return present
@@ -292,7 +307,11 @@ class TierConnector(KVConnector):
     ) -> None:
         """The coming step asks for a job. Its block is held already, and until it has ended."""
         number, cpu_block = next(self._numbers), block.cpu_block if block else CpuBlockId(-1)
-        self._jobs[number] = Job(number, kind, name, cpu_block, evicted), block
+        self._ask(Job(number, kind, name, cpu_block, evicted), block)
+
+    def _ask(self, job: Any, block: Any) -> None:
+        self._jobs[job.number] = job, block
+        self._new_jobs.append(job)
 
     def _write(self, block: HostBlock) -> None:
         """Keep the block in a file, too.
@@ -306,6 +325,7 @@ class TierConnector(KVConnector):
             self._begin("write", block.name, self.host.hold(block), evicted)
 
     def _end(self, job: Job, block: HostBlock | None, went_well: bool) -> None:
+        self._known.append(job.number)
         disk = self.disk
         assert disk is not None, "there are no jobs without a disk"
         if block is None:
