@@ -116,13 +116,17 @@ class CoreFactory:
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
         self.grammars = GrammarCompiler(self.vocabulary, config.structured_outputs_backend)
-        with ExitStack() as opened:
-            opened.callback(executor.shutdown)
-            opened.callback(self.grammars.close)
-            self._core_cls = for_others(core_cls, config, opened)
-            self._at_the_end = opened.pop_all()
+        self._open(core_cls)
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
+
+    def _open(self, core_cls: type[EngineCore]) -> None:
+        """From here on there is something to close."""
+        with ExitStack() as opened:
+            opened.callback(self.executor.shutdown)
+            opened.callback(self.grammars.close)
+            self._core_cls = for_others(core_cls, self.config, opened)
+            self._at_the_end = opened.pop_all()
 
     def make(self) -> EngineCore:
         """A scheduler, a KV cache manager and a core without requests.

@@ -201,13 +201,12 @@ class RemoteConnector(TierConnector):
         number = self._pulling[request_id] = next(self._numbers)
         self._num_pulling += 1
         job = Pull(number, awaited.peer, awaited.lease_id, names, cpu_blocks)
-        self._ask(job, (request_id, blocks))
+        self._jobs.ask(job, (request_id, blocks))
 
     def _end(self, job: Any, block: Any, went_well: Any) -> None:
         if not isinstance(job, Tell | Pull):
             super()._end(job, block, went_well)
             return
-        self._known.append(job.number)
         if isinstance(job, Tell):
             self.num_told -= 1
             if self._beating.get(job.peer) == job.number:
@@ -251,7 +250,7 @@ class RemoteConnector(TierConnector):
         """The number of the job."""
         self.num_told += 1
         job = Tell(next(self._numbers), peer, what, lease_ids)
-        self._ask(job, None)
+        self._jobs.ask(job, None)
         return job.number
 
     def _beat(self) -> None:

@@ -23,6 +23,7 @@ from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.offload.connector import KVConnector, Lookup
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostBlock, HostTier
+from mini_vllm.offload.tiers.jobs import JobBook, News
 from mini_vllm.offload.tiers.policies.cost import DiskCost
 from mini_vllm.offload.tiers.work import Job, LookupResult, Name, TierPlan, TierResult
 from mini_vllm.request import Request
@@ -59,15 +60,12 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class StepNotes:
-    """What a step moves and fills, which counts when it has gone well, and what it tells of
-    jobs.
-    """
+    """What a step moves, fills and tells, which counts when it has gone well."""
 
     stored: list[tuple[HostBlock, int]] = field(default_factory=list)
     loaded: list[tuple[HostBlock, int]] = field(default_factory=list)
     published: list[tuple[Any, KVCacheBlock]] = field(default_factory=list)
-    jobs: list[Job] = field(default_factory=list)
-    known: list[int] = field(default_factory=list)  # jobs that have ended
+    news: News = field(default_factory=News)
 
 
 def num_to_read(found: Iterable[LookupResult]) -> int:
@@ -104,9 +102,7 @@ class TierConnector(KVConnector):
         self._waits: dict[str, Wait] = {}  # of these, for what was on its way
         self._seen: set[str] = set()  # requests that main memory was told of
         self._gave_up: set[str] = set()  # requests that have waited long enough
-        self._jobs: dict[int, tuple[Job, HostBlock | None]] = {}  # whose end is not known yet
-        self._new_jobs: list[Job] = []  # that no step has named
-        self._known: list[int] = []  # jobs of whose end no step has told
+        self._jobs = JobBook()
         self._notes = StepNotes()
 
     # --- what is there ----------------------------------------------------------------------------
@@ -121,12 +117,9 @@ class TierConnector(KVConnector):
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
         """What main memory has. Changes nothing."""
-        num_blocks = 0
-        for name in self._names(request, num_computed_tokens):
-            if self.lookup(name) is not LookupResult.HIT:
-                break
-            num_blocks += 1
-        return Lookup(num_blocks * self.block_size)
+        found = map(self.lookup, self._names(request, num_computed_tokens))
+        hits = takewhile(lambda each: each is LookupResult.HIT, found)
+        return Lookup(len([*hits]) * self.block_size)
 
     def is_ready(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether all that the tiers have of a waiting request is in main memory.
@@ -249,17 +242,13 @@ class TierConnector(KVConnector):
             if host.get(name) is None and (block := host.take(name)) is not None:
                 notes.stored.append((block, block_id))
         self._going = {}
-        if not (notes.stored or notes.loaded or self._jobs or self._known):
+        if not (notes.stored or notes.loaded or self._jobs):
             return KVPlan()
-        notes.jobs += self._new_jobs
-        notes.known += self._known
-        self._new_jobs, self._known = [], []
         plan = TierPlan(
             self._owner,
             tuple((block_id, block.cpu_block) for block, block_id in notes.stored),
             tuple((block.cpu_block, block_id) for block, block_id in notes.loaded),
-            tuple(notes.jobs),
-            tuple(notes.known),
+            *self._jobs.tell(notes.news),
         )
         return KVPlan(connector=plan)
 
@@ -292,9 +281,8 @@ class TierConnector(KVConnector):
                     self._end(*self._jobs.pop(number), went_well)
 
     def say_again(self) -> None:
-        """The step has failed, before end_step() says so: who has heard of its jobs is unknown."""
-        self._new_jobs[:0] = [job for job in self._notes.jobs if job.number in self._jobs]
-        self._known[:0] = self._notes.known
+        """The step has failed, of which end_step() is about to tell."""
+        self._jobs.say_again(self._notes.news)
 
     def exchange_notes(self, notes: Any) -> Any:
         present, self._notes = self._notes, notes or StepNotes()
@@ -307,11 +295,7 @@ class TierConnector(KVConnector):
     ) -> None:
         """The coming step asks for a job. Its block is held already, and until it has ended."""
         number, cpu_block = next(self._numbers), block.cpu_block if block else CpuBlockId(-1)
-        self._ask(Job(number, kind, name, cpu_block, evicted), block)
-
-    def _ask(self, job: Any, block: Any) -> None:
-        self._jobs[job.number] = job, block
-        self._new_jobs.append(job)
+        self._jobs.ask(Job(number, kind, name, cpu_block, evicted), block)
 
     def _write(self, block: HostBlock) -> None:
         """Keep the block in a file, too.
@@ -325,7 +309,6 @@ class TierConnector(KVConnector):
             self._begin("write", block.name, self.host.hold(block), evicted)
 
     def _end(self, job: Job, block: HostBlock | None, went_well: bool) -> None:
-        self._known.append(job.number)
         disk = self.disk
         assert disk is not None, "there are no jobs without a disk"
         if block is None:

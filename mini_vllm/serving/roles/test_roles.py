@@ -130,9 +130,7 @@ def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], message: str
         KVTransferConfig(**{"kv_role": "decode", **options})
 
 
-@pytest.mark.parametrize(
-    "key", [123456789, ["secret"], b"secret" * 9, "\ud800" * 20, "short", ""]
-)
+@pytest.mark.parametrize("key", [123456789, ["secret"], b"secret" * 9, "\ud800" * 20, "short", ""])
 def test_a_key_that_is_none_is_refused_and_not_shown(key: Any) -> None:
     with pytest.raises(InvalidParameterError, match="kv_key must be None or a text") as refused:
         KVTransferConfig(kv_role="decode", kv_key=key)

@@ -48,7 +48,7 @@ class Borrower:
         self._timer.start()
 
     def close(self) -> None:
-        """Nobody is talked to any longer."""
+        """The engine talks to no other one any longer."""
         self._timer.cancel()
         self._may_pull = self._may_tell = False
         self.hang_up()

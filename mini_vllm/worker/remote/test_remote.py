@@ -6,6 +6,7 @@ not written is not a number. The test steps both, so no clock decides.
 """
 
 import itertools
+import json
 import random
 import socket
 import threading
@@ -28,13 +29,14 @@ from mini_vllm.errors import InvalidParameterError, RequestFailedError
 from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.remote.gate import wants_tiers
-from mini_vllm.offload.remote.options import KVTransferConfig
-from mini_vllm.offload.remote.work import TransferStats
+from mini_vllm.offload.remote.options import KVTransferConfig, Peer
+from mini_vllm.offload.remote.work import Pull, Pulled, Tell, TransferStats
 from mini_vllm.params import SamplingParams
+from mini_vllm.step import CpuBlockId
 from mini_vllm.worker.ranks.executor import MultiprocExecutor
 from mini_vllm.worker.remote import client, executor
 from mini_vllm.worker.remote.executor import RemoteExecutor, fingerprint
-from mini_vllm.worker.remote.wire import LENGTH
+from mini_vllm.worker.remote.wire import LENGTH, PROTOCOL
 from mini_vllm.worker.tiers.executor import with_tiers
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
@@ -705,6 +707,47 @@ def test_a_stranger_gets_nothing_and_holds_up_no_one(
     assert apart.borrower.num_missed == 0
     for each in silent:
         each.close()
+
+
+def greeting(**changed: Any) -> bytes:
+    head = json.dumps({"protocol": PROTOCOL, "nonce": "0" * 32, **changed}).encode()
+    return LENGTH.pack(len(head)) + head
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "the connection was closed"),
+        (b"\x05\x00", "the connection was closed"),
+        (LENGTH.pack(9) + b"{", "the connection was closed"),
+        (b"\xff" * 64, "a head has at most 4096 bytes, got 4294967295"),
+        (LENGTH.pack(2) + b"[]", "a head is a JSON object"),
+        (greeting(protocol=2), "protocol 1 is spoken here, not 2"),
+        (greeting(nonce="\ud800"), "a nonce has 32 hexadecimal digits"),
+        (greeting() + LENGTH.pack(2) + b"{}" + bytes(32), "kv_key is another one there"),
+    ],
+)
+def test_a_prefiller_that_says_something_else_is_a_miss(said: bytes, why: str) -> None:
+    def speak() -> None:
+        connection, _ = listening.accept()
+        with connection:
+            connection.sendall(said)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        peer = Peer("127.0.0.1", int(listening.getsockname()[1]))
+        borrower = client.Borrower(KVTransferConfig(kv_role="decode"), "the same")
+        block = memoryview(bytearray(8))
+        pulled = borrower.pull(Pull(0, peer, "r", (bytes(32),), (CpuBlockId(0),)), [block])
+        assert pulled == Pulled(0, f"{peer.host}:{peer.port}: {why}")
+        speaker.join()
+        borrower.close()
+        assert "this engine ends" in borrower.pull(Pull(1, peer, "r", (), ()), [block]).why
+        assert not borrower.tell(Tell(2, peer, "release", ("r",)))
 
 
 def test_strangers_of_one_address_do_not_take_the_place_of_another_one(
