@@ -114,6 +114,7 @@ class EngineLoop:
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
+        connector = getattr(scheduler.kv_cache_manager, "connector", None)
         drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
         return StepDone(
@@ -126,6 +127,7 @@ class EngineLoop:
             drafts,
             tenants,
             self._experts.read(),
+            getattr(connector, "transfer_stats", None),
         )
 
 

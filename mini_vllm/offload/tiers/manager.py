@@ -14,7 +14,7 @@ from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import Part
-from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.step import KVResult, StepInput, StepOutput
 
 POLICIES = ("lru", "arc")
 
@@ -65,6 +65,11 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
     def is_ready(self, request: Request) -> bool:
         _, num_hit = KVCacheManager.get_computed_blocks(self, request)
         return self.connector.is_ready(request, num_hit)
+
+    def end_step(self, result: KVResult | None) -> None:
+        if result is None:
+            self.connector.say_again()
+        super().end_step(result)
 
     def withdraw(self, request: Request, num_new_tokens: int) -> None:
         super().withdraw(request, num_new_tokens)

@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,7 @@ from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.errands import MOST_AGREED, Errands
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
 # --- without a model: who moves what, and when ----------------------------------------------------
@@ -141,8 +144,7 @@ class World:
             assert seen == [tuple(request.all_token_ids[: p + 1]) for p in range(start + n)]
             if self.scheduler.needs_sample(request, n):
                 sampled[request.request_id] = [sum(map(sum, seen)) % 89]
-        wanted = {job.number for job in plan.jobs}
-        done = {number: self.ended.pop(number) for number in [*self.ended] if number in wanted}
+        done, self.ended = self.ended, {}
         if spoilt is not None:
             self.scheduler.finish_request(spoilt.request_id, "error")
             spoilt.num_computed_tokens = 0
@@ -246,6 +248,55 @@ def test_a_step_that_fails_loses_no_job_and_no_token(
         world.step = failing  # type: ignore[method-assign]
         visit(world, [ends] * 9)
         assert world.tokens == expected, (k, second, kind)
+
+
+def test_a_step_names_the_jobs_that_are_new_and_not_all_that_are_under_way() -> None:
+    tier, numbers = HostTier(400), itertools.count()
+    connector, named, ended = TierConnector(BLOCK, tier, DiskTier([], 400)), 0, dict[int, bool]()
+    for number in range(100):
+        for _ in range(2):
+            connector.evict(b"%d" % next(numbers), 5)
+        plan = connector.begin_step().connector
+        assert plan.known == tuple(ended)
+        named += len(plan.jobs)
+        ended = {} if number < 50 else {number - 50: True}
+        connector.end_step(KVResult(connector=TierResult(ended)))
+    assert named == 198, "the writes of the last step are not named yet"
+    assert len(connector._jobs) == 200 - 50
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_job_under_way_costs_no_step_anything(kind: Any) -> None:
+    num_looks, futures = Counter[str](), []
+
+    class Looked(Future[bool]):
+        def done(self) -> bool:
+            num_looks["done"] += 1
+            return super().done()
+
+        def result(self, timeout: float | None = None) -> bool:
+            num_looks["result"] += 1
+            return super().result(timeout)
+
+    def submit(job: Job) -> Future[bool]:
+        futures.append(Looked())
+        return futures[-1]
+
+    errands = Errands("", submit)
+    jobs = tuple(Job(number, kind, b"") for number in range(100))
+    errands.begin(TierPlan("", jobs=jobs))
+    assert len(errands.begin(TierPlan("", jobs=jobs[:9])).oldest) == MOST_AGREED
+    assert len(futures) == 100, "a step that failed begins no job twice"
+    known: tuple[int, ...] = ()
+    for number in range(60):
+        futures[number].set_result(number != 7)
+        asked = errands.begin(TierPlan("", known=known))
+        assert errands.take(asked.known, 0.0) == {number: number != 7}
+        assert errands.take((), 0.0) == {number: number != 7}, "until it is known"
+        known = (number,)
+    assert num_looks == {"result": 60}
+    assert len(errands.begin(TierPlan("", known=known)).oldest) == MOST_AGREED
+    assert errands.take(known, 0.001) == {}
 
 
 def test_who_waits_for_a_disk_holds_no_seat_and_a_failed_read_is_computed() -> None:
