@@ -97,7 +97,7 @@ class Graphs:
         self.model, self.eager_backend = model, backend
         self.kv_caches, self.limits, self.device = kv_caches, limits, device
         self.layer_groups = layer_groups or (0,) * model.num_layers
-        self.backend, self.support = recordable(backend, device)
+        self.backend, self.support = recordable(backend, device, model.attention_specs)
         self.mode = lower(mode, self.support, limits.decode_query_len)
         self.is_checked = device.type == "cpu" or backend.debug
         # equal layers share their tiles in all groups
