@@ -11,7 +11,7 @@ from typing import Any
 
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
-from mini_vllm.offload.hybrid.swap.arriving import Arriving
+from mini_vllm.offload.hybrid.swap.arriving import Arriving, num_tokens_of
 from mini_vllm.offload.manager import Load, OffloadingKVCacheManager
 from mini_vllm.request import Request
 
@@ -43,8 +43,8 @@ class SwappingHybridKVCacheManager(OffloadingKVCacheManager, HybridKVCacheManage
             self, request, num_new_tokens, computed_blocks
         )
         if new_blocks is not None and not is_running:
-            come_back = isinstance(computed_blocks, Arriving)
-            num_tokens = computed_blocks.num_tokens if come_back else 0
+            comes_back = isinstance(computed_blocks, Arriving)
+            num_tokens = num_tokens_of(self.groups, computed_blocks) if comes_back else 0
             self.connector.load(request, self._blocks_of(request, num_tokens), 0)
             if num_tokens:
                 self._loads[request.request_id] = Load(request, 0, num_tokens)
