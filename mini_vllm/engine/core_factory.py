@@ -95,7 +95,8 @@ class CoreFactory:
             manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls) and not config.kv_offload_bytes
         if config.kv_offload_bytes is not None:
-            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
+            is_alone = config.kv_transfer_config is None  # else blocks are lent, of one group
+            manager_cls = tiered(manager_cls, executor.make_connector, is_alone)  # type: ignore[attr-defined]
         manager_cls, layout = with_groups(
             manager_cls,
             info.kv_specs,

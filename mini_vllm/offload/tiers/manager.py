@@ -48,6 +48,7 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
 
     modes: ClassVar[Sequence[str]] = ("recompute", "swap")
     make_connector: ClassVar[Callable[[], TierConnector]]
+    may_have_groups: ClassVar[bool] = False
 
     preemption_mode: str = "recompute"
     connector: TierConnector = field(default=None, metadata=PART)  # type: ignore[assignment]
@@ -95,9 +96,12 @@ class LoadGate(Part):
 
 
 def tiered(
-    manager_cls: type[KVCacheManager], make_connector: Callable[[], TierConnector]
+    manager_cls: type[KVCacheManager],
+    make_connector: Callable[[], TierConnector],
+    may_have_groups: bool = True,
 ) -> type[TieredKVCacheManager]:
-    """The KV cache manager with tiers, which make_connector makes.
+    """The KV cache manager with tiers, which make_connector makes. may_have_groups: whether it may
+    give way to one that has groups of layers, where the layers differ.
 
     Raises InvalidParameterError for one that is not the plain one: with groups of layers, or with
     blocks that are shared otherwise.
@@ -106,7 +110,7 @@ def tiered(
         raise InvalidParameterError(
             f"kv_offload_bytes needs KVCacheManager, got {manager_cls.__name__}"
         )
-    made = {"make_connector": staticmethod(make_connector)}
+    made = {"make_connector": staticmethod(make_connector), "may_have_groups": may_have_groups}
     return type(TieredKVCacheManager.__name__, (TieredKVCacheManager,), made)
 
 

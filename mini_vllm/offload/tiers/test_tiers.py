@@ -702,9 +702,7 @@ def test_tiers_go_with_what_else_decides(
 @pytest.mark.parametrize(
     "case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"]
 )
-def test_layers_with_windows_keep_all_blocks_so_that_all_come_back(
-    case: str, tmp_path: Path
-) -> None:
+def test_blocks_of_layers_with_windows_come_back(case: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, CASES[case])
     alone = visit_all(make_engine(tmp_path, num_kv_blocks=200, kv_offload_bytes=None))
     engine = make_engine(tmp_path)

@@ -1,6 +1,6 @@
 """Attention that can be recorded, and attention at which a recording breaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -76,13 +76,17 @@ class StaticTorchBackend(AttentionBackend):
 
 
 def recordable(
-    backend: AttentionBackend, device: torch.device
+    backend: AttentionBackend, device: torch.device, specs: Sequence[AttentionSpec]
 ) -> tuple[AttentionBackend, AttentionCGSupport]:
-    """The back end that stands in for this one in a recording, and what it supports there.
+    """The back end that stands in for this one in a recording of these layers, and what it supports
+    there.
 
-    On a CPU a kernel in Triton is interpreted, which no recording sees.
+    On a CPU a kernel in Triton is interpreted, which no recording sees. A request begins another
+    chunk of the past in any step, so its plan does not stay.
     """
     support = AttentionCGSupport[backend.cudagraph_support]
+    if any(spec.attention_chunk_size for spec in specs):
+        return backend, AttentionCGSupport.NEVER
     if backend.name == "torch":
         return StaticTorchBackend(), support
     if device.type == "cpu" and backend.name.startswith("triton"):

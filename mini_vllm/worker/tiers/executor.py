@@ -73,7 +73,7 @@ class TieringExecutor(LocalExecutor):
         )
         if total > free:
             raise KVCacheTooLargeError(f"kv_offload_bytes {total:,}: {free:,} are free")
-        layers = self.runner.kv_caches
+        layers = self.runner.cache_engine.kv_caches  # of one group: the others share its memory
         shape = (num_blocks, len(layers), 2, *layers[0][0].shape[1:])
         self._blocks: Tensor = (
             torch.zeros(shape, dtype=self.dtype, pin_memory=True)
@@ -95,6 +95,7 @@ class TieringExecutor(LocalExecutor):
         files: to read them all would take as long as to load them.
         """
         path, config = resolve_model(self.config.model), self.config
+        groups = self._plan.layout.layer_groups
         files = {each.name: each.stat() for each in sorted(path.glob("*.safetensors"))}
         return {
             "model": str(path.resolve()),
@@ -107,7 +108,9 @@ class TieringExecutor(LocalExecutor):
             "attention": self.attention_backend.name,
             "batch_invariant": config.batch_invariant,
             "block": shape,
-        } | ({"rank": (self.shard.rank, self.shard.size)} if self.shard.size > 1 else {})
+            **({"rank": (self.shard.rank, self.shard.size)} if self.shard.size > 1 else {}),
+            **({"groups": groups} if groups else {}),
+        }
 
     def find_tiers(self) -> Tiers:
         """What the scheduler's half has to know."""
@@ -192,7 +195,7 @@ class TieringExecutor(LocalExecutor):
     def _store(self, work: TierPlan) -> None:
         if work.store:
             block_ids, cpu_blocks = map(torch.tensor, zip(*work.store, strict=True))
-            for layer, caches in enumerate(self.runner.kv_caches):
+            for layer, caches in enumerate(self.runner.cache_engine.kv_caches):
                 for half, cache in enumerate(caches):
                     on_cpu = cache[block_ids.to(self.device)].to("cpu")
                     self._blocks[cpu_blocks, layer, half] = on_cpu
@@ -200,7 +203,7 @@ class TieringExecutor(LocalExecutor):
     def _load(self, work: TierPlan) -> None:
         if work.load:
             cpu_blocks, block_ids = map(torch.tensor, zip(*work.load, strict=True))
-            for layer, caches in enumerate(self.runner.kv_caches):
+            for layer, caches in enumerate(self.runner.cache_engine.kv_caches):
                 for half, cache in enumerate(caches):
                     blocks = self._blocks[cpu_blocks, layer, half].to(self.device)
                     cache[block_ids.to(self.device)] = blocks
