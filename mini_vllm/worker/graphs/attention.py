@@ -75,19 +75,10 @@ class StaticTorchBackend(AttentionBackend):
         return output.to(query.dtype).flatten(1, 2)
 
 
-def recordable(
-    backend: AttentionBackend, device: torch.device
-) -> tuple[AttentionBackend, AttentionCGSupport]:
-    """The back end that stands in for this one in a recording, and what it supports there.
-
-    On a CPU a kernel in Triton is interpreted, which no recording sees.
-    """
+def recordable(backend: AttentionBackend) -> tuple[AttentionBackend, AttentionCGSupport]:
+    """The back end that stands in for this one in a recording, and what it supports there."""
     support = AttentionCGSupport[backend.cudagraph_support]
-    if backend.name == "torch":
-        return StaticTorchBackend(), support
-    if device.type == "cpu" and backend.name.startswith("triton"):
-        support = AttentionCGSupport.NEVER
-    return backend, min(support, AttentionCGSupport.UNIFORM_BATCH)
+    return StaticTorchBackend() if backend.name == "torch" else backend, support
 
 
 class BreakingAttention(PagedAttention):

@@ -97,7 +97,7 @@ class Graphs:
         self.model, self.eager_backend = model, backend
         self.kv_caches, self.limits, self.device = kv_caches, limits, device
         self.layer_groups = layer_groups or (0,) * model.num_layers
-        self.backend, self.support = recordable(backend, device)
+        self.backend, self.support = recordable(backend)
         self.mode = lower(mode, self.support, limits.decode_query_len)
         self.is_checked = device.type == "cpu" or backend.debug
         specs = zip(self.layer_groups, model.attention_specs, strict=True)
@@ -278,15 +278,17 @@ class Graphs:
         """Cut the padded batch, on the host, and put the cut into the buffers."""
         if not graph.tables:
             return
-        num_reqs = graph.key[1].num_reqs
+        key = graph.key[1]
+        query_len, num_reqs = self.limits.decode_query_len, key.num_reqs or 0
         for i, (g, spec) in enumerate(self.kinds):
             batch = metadata[g]
-            more = (num_reqs or 0) - len(batch.seq_lens_cpu)
+            more = num_reqs - len(batch.seq_lens_cpu)
+            if not key.uniform:  # one request has all rows that pad
+                query_len = key.num_tokens - len(batch.positions)
+                more = min(query_len, 1)
             padded = replace(
                 batch,
-                query_lens_cpu=np.pad(
-                    batch.query_lens_cpu, (0, more), constant_values=self.limits.decode_query_len
-                ),
+                query_lens_cpu=np.pad(batch.query_lens_cpu, (0, more), constant_values=query_len),
                 seq_lens_cpu=np.pad(batch.seq_lens_cpu, (0, more)),
             )
             (tables,) = tables_of(self.backend.plan(padded, spec))
@@ -304,12 +306,12 @@ class Graphs:
 def static_metadata(
     batch: BatchDescriptor, tables: DeviceTables, limits: GraphLimits, device: torch.device
 ) -> AttentionMetadata:
-    """A batch of decodes of the most work that this key may be, on memory that stays."""
+    """A batch of the most work that this key may be, on memory that stays."""
     num_tokens, num_reqs = batch.num_tokens, batch.num_reqs
     assert num_reqs is not None
     length = num_tokens // num_reqs
     nothing = torch.zeros(num_tokens, dtype=torch.int64, device=device)
-    starts = torch.arange(0, num_tokens + 1, length, dtype=torch.int32, device=device)
+    starts = torch.arange(num_reqs + 1, dtype=torch.int32, device=device) * length
     return AttentionMetadata(
         positions=nothing,
         slot_mapping=nothing,
@@ -319,6 +321,7 @@ def static_metadata(
         block_size=limits.block_size,
         query_lens_cpu=np.full(num_reqs, length, np.int64),
         seq_lens_cpu=np.full(num_reqs, most_tiles(limits.max_model_len, length), np.int64),
+        is_bound=not batch.uniform,
     )
 
 
