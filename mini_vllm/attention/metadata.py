@@ -106,6 +106,8 @@ class AttentionMetadata:
     block_size: int
     query_lens_cpu: Array  # [B] int64: the tokens of this step
     seq_lens_cpu: Array  # [B] int64: seq_lens
+    # stands for every batch of at most T rows and B requests, of at most seq_lens_cpu tokens each
+    is_bound: bool = False
 
     @classmethod
     def build(

@@ -272,6 +272,7 @@ CASES = {
             "attention_bias": True,
             "tie_word_embeddings": True,
         },
+        sharded=True,
     ),
     "llama4": Case(
         Llama4TextConfig, {**LLAMA4, "rope_parameters": {**LLAMA3_ROPE, "high_freq_factor": 1.0}}

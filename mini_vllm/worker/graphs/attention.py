@@ -76,22 +76,16 @@ class StaticTorchBackend(AttentionBackend):
 
 
 def recordable(
-    backend: AttentionBackend, device: torch.device, specs: Sequence[AttentionSpec]
+    backend: AttentionBackend, specs: Sequence[AttentionSpec]
 ) -> tuple[AttentionBackend, AttentionCGSupport]:
     """The back end that stands in for this one in a recording of these layers, and what it supports
-    there.
-
-    On a CPU a kernel in Triton is interpreted, which no recording sees. A request begins another
-    chunk of the past in any step, so its plan does not stay.
+    there. A request begins another chunk of the past in any step, so the plan of chunks does not
+    stay.
     """
-    support = AttentionCGSupport[backend.cudagraph_support]
     if any(spec.attention_chunk_size for spec in specs):
         return backend, AttentionCGSupport.NEVER
-    if backend.name == "torch":
-        return StaticTorchBackend(), support
-    if device.type == "cpu" and backend.name.startswith("triton"):
-        support = AttentionCGSupport.NEVER
-    return backend, min(support, AttentionCGSupport.UNIFORM_BATCH)
+    support = AttentionCGSupport[backend.cudagraph_support]
+    return StaticTorchBackend() if backend.name == "torch" else backend, support
 
 
 class BreakingAttention(PagedAttention):

@@ -97,7 +97,7 @@ class Graphs:
         self.model, self.eager_backend = model, backend
         self.kv_caches, self.limits, self.device = kv_caches, limits, device
         self.layer_groups = layer_groups or (0,) * model.num_layers
-        self.backend, self.support = recordable(backend, device, model.attention_specs)
+        self.backend, self.support = recordable(backend, model.attention_specs)
         self.mode = lower(mode, self.support, limits.decode_query_len)
         self.is_checked = device.type == "cpu" or backend.debug
         # equal layers share their tiles in all groups
@@ -276,12 +276,16 @@ class Graphs:
         """Cut the padded batch, on the host, and put the cut into the buffers."""
         if not graph.tables:
             return
-        more = 0, (graph.key[1].num_reqs or 0) - len(batch.seq_lens_cpu)
-        length = self.limits.decode_query_len
+        key = graph.key[1]
+        query_len = self.limits.decode_query_len
+        more = (key.num_reqs or 0) - len(batch.seq_lens_cpu)
+        if not key.uniform:  # one request has all rows that pad
+            query_len = key.num_tokens - len(batch.positions)
+            more = min(query_len, 1)
         padded = replace(
             batch,
-            query_lens_cpu=np.pad(batch.query_lens_cpu, more, constant_values=length),
-            seq_lens_cpu=np.pad(batch.seq_lens_cpu, more),
+            query_lens_cpu=np.pad(batch.query_lens_cpu, (0, more), constant_values=query_len),
+            seq_lens_cpu=np.pad(batch.seq_lens_cpu, (0, more)),
         )
         for i, spec in enumerate(self.kinds):
             (tables,) = tables_of(self.backend.plan(padded, spec))
@@ -299,12 +303,12 @@ class Graphs:
 def static_metadata(
     batch: BatchDescriptor, tables: DeviceTables, limits: GraphLimits, device: torch.device
 ) -> AttentionMetadata:
-    """A batch of decodes of the most work that this key may be, on memory that stays."""
+    """A batch of the most work that this key may be, on memory that stays."""
     num_tokens, num_reqs = batch.num_tokens, batch.num_reqs
     assert num_reqs is not None
     length = num_tokens // num_reqs
     nothing = torch.zeros(num_tokens, dtype=torch.int64, device=device)
-    starts = torch.arange(0, num_tokens + 1, length, dtype=torch.int32, device=device)
+    starts = torch.arange(num_reqs + 1, dtype=torch.int32, device=device) * length
     return AttentionMetadata(
         positions=nothing,
         slot_mapping=nothing,
@@ -314,6 +318,7 @@ def static_metadata(
         block_size=limits.block_size,
         query_lens_cpu=np.full(num_reqs, length, np.int64),
         seq_lens_cpu=np.full(num_reqs, most_tiles(limits.max_model_len, length), np.int64),
+        is_bound=not batch.uniform,
     )
 
 
