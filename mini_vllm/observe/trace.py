@@ -16,6 +16,7 @@ from typing import Any, Unpack
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import VLLM_NAMES, Classes, describe, make_scheduler
 from mini_vllm.request import Request
@@ -91,6 +92,7 @@ class TraceRecorder(StepListener):
             "resumed": resumed,
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
+            "loading": [name for name, why in output.blocked.items() if why == REMOTE_KV],
             "blocks": blocks,
             "tables": tables,
             "swapped_out": list(map(list, plan.swap_out)),

@@ -24,6 +24,8 @@ from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.test_models import CASES, write_checkpoint
+from mini_vllm.observe.timeline import read_requests, render_timeline
+from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
@@ -568,6 +570,23 @@ def test_what_left_the_device_comes_back_from_memory_and_disk_and_after_a_restar
     assert visit_all(again) == answers
     assert connector_of(again).stats.num_read >= 20
     again.shutdown()
+
+
+@pytest.mark.slow
+def test_a_trace_shows_who_waits_for_the_disk_and_what_comes_back(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    engine = make_engine(checkpoint, kv_offload_bytes=1 << 14, kv_offload_path=tmp_path)
+    visit_all(engine)
+    recorder = TraceRecorder(engine.scheduler)
+    engine.listeners.append(recorder)
+    visit_all(engine)
+    engine.shutdown()
+    trace = recorder.to_trace("tiers")
+    assert {"loading", "swapped"} <= {mark for row in read_requests(trace) for mark in row.marks}
+    drawn = render_timeline(trace, max_bands=1000).plain
+    assert "waiting for a load" in drawn
+    assert "back from main memory" in drawn
 
 
 def test_spoilt_files_are_computed_again(checkpoint: Path, tmp_path: Path, answers: Any) -> None:

@@ -4,13 +4,14 @@ from collections import defaultdict
 
 from rich.text import Text
 
+from mini_vllm.observe import timeline
 from mini_vllm.observe.timeline import Mark
 from mini_vllm.simulator.timeline.spans import Spans
 
 MARKS = {
     "queue": Mark("·", ".", "bright_black", "waits in a queue"),
-    "disk": Mark("~", "~", "yellow", "waits for the disk"),
-    "load": Mark("◀", "<", "bold green", "step that loads from main memory"),
+    "disk": timeline.MARKS["loading"]._replace(meaning="waits for the disk"),
+    "load": timeline.MARKS["swapped"]._replace(meaning="step that loads from main memory"),
     "prefill": Mark("█", "#", "cyan", "computes its prompt"),
     "transfer": Mark("→", ">", "magenta", "is sent to a decode worker"),
     "decode": Mark("▪", "o", "blue", "decodes"),
