@@ -40,6 +40,7 @@ from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.disk_time import measure_disk
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
 # --- without a model: who moves what, and when ----------------------------------------------------
@@ -486,6 +487,15 @@ def test_a_folder_belongs_to_one_layout_and_one_engine(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(InvalidParameterError, match="kv_offload_path must be a folder"):
         BlockFolder(str(tmp_path / "file"), LAYOUT)
+
+
+def test_reads_of_a_disk_are_measured_and_leave_nothing(tmp_path: Path) -> None:
+    found = measure_disk(str(tmp_path), 4096, num_blocks=4, repeats=1)
+    assert found.bandwidth > 0
+    assert 0 <= found.latency < 1
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(InvalidParameterError, match="disk must be a folder that can be written"):
+        measure_disk(str(tmp_path / "gone"), 4096)
 
 
 # --- with a model ---------------------------------------------------------------------------------
