@@ -10,10 +10,11 @@ from typing import ClassVar
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import PART, KVCacheManager
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.request import Request
-from mini_vllm.scheduler_interface import Part
+from mini_vllm.scheduler_interface import Part, SchedulerInterface, Step
 from mini_vllm.step import KVResult, StepInput, StepOutput
 
 POLICIES = ("lru", "arc")
@@ -90,9 +91,17 @@ class LoadGate(Part):
 
     def __init__(self, kv: TieredKVCacheManager) -> None:
         self.kv = kv
+        self._waiting: list[str] = []  # for a load, in the step that is being decided
 
     def may_admit(self, request: Request) -> bool:
-        return self.kv.is_ready(request)
+        is_ready = self.kv.is_ready(request)
+        if not is_ready:
+            self._waiting.append(request.request_id)
+        return is_ready
+
+    def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
+        step.output.blocked.update(dict.fromkeys(self._waiting, REMOTE_KV))
+        self._waiting = []
 
 
 def tiered(

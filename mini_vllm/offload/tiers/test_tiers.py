@@ -26,6 +26,8 @@ from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.test_models import CASES, write_checkpoint
+from mini_vllm.observe.timeline import read_requests, render_timeline
+from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
@@ -40,6 +42,7 @@ from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.disk_time import measure_disk
 from mini_vllm.worker.tiers.errands import MOST_AGREED, Errands
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
@@ -537,6 +540,15 @@ def test_a_folder_belongs_to_one_layout_and_one_engine(tmp_path: Path) -> None:
         BlockFolder(str(tmp_path / "file"), LAYOUT)
 
 
+def test_reads_of_a_disk_are_measured_and_leave_nothing(tmp_path: Path) -> None:
+    found = measure_disk(str(tmp_path), 4096, num_blocks=4, repeats=1)
+    assert found.bandwidth > 0
+    assert 0 <= found.latency < 1
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(InvalidParameterError, match="disk must be a folder that can be written"):
+        measure_disk(str(tmp_path / "gone"), 4096)
+
+
 # --- with a model ---------------------------------------------------------------------------------
 
 PROMPTS = {
@@ -619,6 +631,23 @@ def test_what_left_the_device_comes_back_from_memory_and_disk_and_after_a_restar
     assert visit_all(again) == answers
     assert connector_of(again).stats.num_read >= 20
     again.shutdown()
+
+
+@pytest.mark.slow
+def test_a_trace_shows_who_waits_for_the_disk_and_what_comes_back(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    engine = make_engine(checkpoint, kv_offload_bytes=1 << 14, kv_offload_path=tmp_path)
+    visit_all(engine)
+    recorder = TraceRecorder(engine.scheduler)
+    engine.listeners.append(recorder)
+    visit_all(engine)
+    engine.shutdown()
+    trace = recorder.to_trace("tiers")
+    assert {"loading", "swapped"} <= {mark for row in read_requests(trace) for mark in row.marks}
+    drawn = render_timeline(trace, max_bands=1000).plain
+    assert "waiting for a load" in drawn
+    assert "back from main memory" in drawn
 
 
 def test_spoilt_files_are_computed_again(checkpoint: Path, tmp_path: Path, answers: Any) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.transfer.connector import Match, TransferReport
 from mini_vllm.offload.transfer.loads import Load, Loads
 from mini_vllm.offload.transfer.manager import TransferKVCacheManager
@@ -19,8 +20,7 @@ from mini_vllm.offload.transfer.queues import LateVictims
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 
-REMOTE_KV = "remote_kv"  # what a request waits for
-SENDING = "sending"
+SENDING = "sending"  # what a request waits for
 
 
 class Flight(NamedTuple):
