@@ -52,7 +52,7 @@ MAX_TOKENS = {
     "models/gpt_oss": 2_100,
     "models/llama4": 1_700,
     "offload": 7_560,
-    "offload/hybrid/swap": 600,
+    "offload/hybrid/swap": 610,
     "offload/hybrid/tiers": 1_400,
     "offload/tiers": 4_150,
     "offload/tiers/policies": 950,
