@@ -155,10 +155,10 @@ class CBackend(AttentionBackend):
         """Another struct with the same tiles; layers run in turn, so partial results share their
         memory.
         """
-        tables, (tiles, _, *partial) = metadata.block_tables, plan.tensors
+        tables, (tiles, _, partial, sums) = metadata.block_tables, plan.tensors
         struct = PlanStruct.from_buffer_copy(plan.struct)
         struct.block_tables, struct.table_stride = tables.data_ptr(), tables.stride(0)
-        return plan._replace(struct=struct, tensors=(tiles, tables, *partial))
+        return plan._replace(struct=struct, tensors=(tiles, tables, partial, sums))
 
     def write_kv(
         self,

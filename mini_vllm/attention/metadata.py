@@ -13,7 +13,7 @@ steps.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -152,7 +152,7 @@ class AttentionMetadata:
         query_lens.cumsum(out=query_start_loc[1:])
         owner, place = ragged(query_lens)
         positions = place + (seq_lens - query_lens)[owner]
-        shared = {
+        shared: dict[str, Any] = {
             "positions": to_device(positions, device),
             "query_start_loc": to_device(query_start_loc, device),
             "seq_lens": to_device(seq_lens.astype(np.int32), device),

@@ -70,11 +70,11 @@ class BlockTables:
     def clear(self, row: int) -> None:
         self._num_blocks[row : row + 1] = 0  # or nothing, where it never had any
 
-    def num_blocks(self, rows: Sequence[int]) -> Numbers:
+    def num_blocks(self, rows: Sequence[int] | Numbers) -> Numbers:
         """The lengths [B, groups] of the tables of these rows."""
         return self._num_blocks[rows]
 
-    def gather(self, rows: Sequence[int], num_columns: int) -> Array:
+    def gather(self, rows: Sequence[int] | Numbers, num_columns: int) -> Array:
         """The first ids of these rows [B, groups, num_columns]; what is behind a table's end means
         nothing.
         """
