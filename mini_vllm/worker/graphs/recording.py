@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from mini_vllm.native.c_compiler import launch
@@ -116,6 +116,7 @@ class OperatorRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, calls: list[Call], tensors: list[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls, self.tensors = calls, tensors
+        self.is_in_kernel = False
 
     def launch(self, kernel: Any, *call: ctypes.Structure) -> None:
         """A kernel: the arguments of one in C have addresses, and may be changed for the next
@@ -123,12 +124,15 @@ class OperatorRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         """
         kept = [type(each).from_buffer_copy(each) for each in call]
         again = partial(kernel, *map(ctypes.byref, kept))
-        with _disable_current_modes():
-            again()
+        self.is_in_kernel = True
+        again()
+        self.is_in_kernel = False
         self.calls.append(again)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.is_in_kernel:
+            return func(*args, **kwargs)
         if func.name() in WAITING:
             raise WaitsForDeviceError(f"{func} waits for the device and cannot be recorded")
         output = func(*args, **kwargs)
