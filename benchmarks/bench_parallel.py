@@ -48,7 +48,7 @@ ENGINES: dict[str, list[tuple[str, int, dict[str, Any]]]] = {  # by model: name,
 
 
 def make_checkpoint(folder: Path, name: str, is_small: bool) -> Path:
-    """A random Qwen3: of a few layers, dense or with 32 experts of which a token takes 4, or a layer of more experts."""
+    """A random Qwen3 of a few layers, dense or with 32 experts of which a token takes 4; or a layer of more experts."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -229,8 +229,9 @@ def experts(args: argparse.Namespace, folder: Path) -> list[str]:
         found = json.loads(child("experts", json.dumps(task)))
         names = [name for name in next(iter(found.values())) if name != "transformers"]
         if not lines:
+            columns = " | ".join(f"{name}, ms | by transformers" for name in names)
             lines = [
-                f"| dtype | tokens | transformers, ms | {' | '.join(f'{name}, ms | by transformers' for name in names)} |",
+                f"| dtype | tokens | transformers, ms | {columns} |",
                 f"|---|---|---|{'---|---|' * len(names)}",
             ]
         for n, each in found.items():

@@ -147,7 +147,7 @@ def run_loop(x: Tensor, chosen: Tensor, gate_up: Any, down: Any) -> Tensor:
     own = x.index_select(0, pairs.order[: sum(counts)] // pairs.top_k)
     outputs = [
         linear(silu_mul(linear(rows, gate_up[expert])), down[expert])
-        for expert, rows in enumerate(own.split(counts))
+        for expert, rows in enumerate(torch.split(own, counts))
         if len(rows)
     ]
     return restore(torch.cat(outputs or [own]), pairs)
