@@ -97,12 +97,13 @@ class Llama4ForCausalLM(DecoderModel):
     def forward(self, input_ids: Tensor, positions: Tensor, attend: PagedAttention) -> Tensor:
         hidden = self.embed(input_ids)
         rotation = self.rotary(positions, hidden.dtype)
+        config: Any = self.config
         unturned: Any = attend
-        if self.config.attn_temperature_tuning:
-            unturned = scaling_queries(attend, scales_of(self.config, positions))
+        if config.attn_temperature_tuning:
+            unturned = scaling_queries(attend, scales_of(config, positions))
         residual = None
-        for layer in self.layers:
-            own = attend if layer.self_attn.is_rotated else unturned
+        for layer, turns in zip(self.layers, config.no_rope_layers, strict=True):
+            own = attend if turns == 1 else unturned
             hidden, residual = layer(hidden, residual, rotation, own)
         assert residual is not None, "there is at least one layer"
         normalised: Tensor = self.norm.add(hidden, residual)[0]
@@ -127,7 +128,8 @@ def chunk_of_layer(config: HFConfig, layer_idx: int) -> int | None:
 def scales_of(config: Any, positions: Tensor) -> Tensor:
     """What queries at positions [T] are multiplied by, [T, 1, 1] float32 (arXiv 2501.19399)."""
     steps = ((positions.float() + 1) / config.floor_scale).floor()
-    return (steps.log1p() * config.attn_scale + 1)[:, None, None]
+    scales: Tensor = steps.log1p() * config.attn_scale + 1
+    return scales[:, None, None]
 
 
 def scaling_queries(attend: PagedAttention, scales: Tensor) -> Callable[..., Tensor]:
