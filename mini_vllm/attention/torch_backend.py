@@ -85,7 +85,7 @@ class TorchBackend(AttentionBackend):
             )
             pages.append(Pages(slice(first, last), key_copy, value_copy, key, value))
         plan = TorchPlan(spec, query_lens.tolist(), pages, [])
-        return self.update_block_table(plan, metadata, spec)
+        return TorchBackend.update_block_table(self, plan, metadata, spec)
 
     def update_block_table(
         self, plan: TorchPlan, metadata: AttentionMetadata, spec: AttentionSpec

@@ -124,6 +124,7 @@ def trace_with_tiers() -> dict[str, Any]:
         9: ("short", [7]),
     }
     ages: dict[int, int] = {}
+    is_read: dict[int, bool] = {}
     for number in range(13):
         if number in prompts:
             name, prompt = prompts[number]
@@ -132,8 +133,10 @@ def trace_with_tiers() -> dict[str, Any]:
         step = Step.decide(scheduler)
         recorder.after_schedule(step)
         plan = step.plan.connector or TierPlan("")
-        ages = {job.number: ages.get(job.number, 0) + 1 for job in plan.jobs}
-        done = {job.number: True for job in plan.jobs if ages[job.number] > (job.kind == "read")}
+        is_read |= {job.number: job.kind == "read" for job in plan.jobs}  # those that begin
+        ages = {number: ages.get(number, 0) + 1 for number in is_read}
+        done = {number: True for number in is_read if ages[number] > is_read[number]}
+        is_read = {number: read for number, read in is_read.items() if number not in done}
         sampled = {name: [60 + number] for name in step.output.num_scheduled_tokens}
         step.end_kv(kv, KVResult(connector=TierResult(done)))
         recorder.after_update(step, sampled, step.update(scheduler, sampled))
