@@ -80,13 +80,6 @@ class NoProcess:
         return False
 
 
-def nested(depth: int) -> Any:
-    found: list[Any] = []
-    for _ in range(depth):
-        found = [found]
-    return found
-
-
 @pytest.mark.skipif(os.name != "posix", reason="pipes are files there")
 def test_what_cannot_be_told_to_the_engine_is_refused_and_the_next_request_is_told(
     monkeypatch: pytest.MonkeyPatch,
