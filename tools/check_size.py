@@ -52,7 +52,7 @@ MAX_TOKENS = {
     "models/gpt_oss": 2_100,
     "offload": 7_570,
     "offload/hybrid/swap": 900,
-    "offload/tiers": 4_450,
+    "offload/tiers": 4_460,
     "models/llama4": 1_700,
     "offload/hybrid/tiers": 1_400,
     "offload/tiers/policies": 950,

@@ -64,7 +64,7 @@ class AttentionBackend(ABC):
     def update_block_table(
         self, plan: Any, metadata: AttentionMetadata, spec: AttentionSpec
     ) -> Any:
-        """The plan of another group of layers of this spec, whose block tables alone are others; a
+        """The plan of another group of layers of this spec, which differs in its block tables; a
         rung whose plans have block_tables shares the rest (vLLM: AttentionMetadataBuilder).
         """
         return self.plan(metadata, spec)

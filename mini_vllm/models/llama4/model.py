@@ -1,6 +1,6 @@
 """Llama 4, text (Meta 2025): layers that see their own chunk of the past, and layers that see all.
 
-The first turn queries and keys by positions, the others do not (NoPE): a long context is theirs.
+The first turn queries and keys by positions, the second do not (NoPE): a long context is theirs.
 Their scores grow with the position, since a softmax over more keys is flatter. Experts take the
 place of the MLP in some layers, or in all.
 """

@@ -58,6 +58,7 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
         self.hash_function = "sha256"
         self.connector = self.connector or type(self).make_connector()
         super().__post_init__()
+        self.preemption_mode = "swap"  # the same here: what a victim has computed is stored anyway
         self.block_pool = SpillingPool(self.num_blocks, self.connector.evict)  # type: ignore[arg-type]
 
     def num_external_tokens(self, request: Request) -> int:

@@ -73,7 +73,7 @@ class TieringExecutor(LocalExecutor):
         )
         if total > free:
             raise KVCacheTooLargeError(f"kv_offload_bytes {total:,}: {free:,} are free")
-        layers = self.runner.cache_engine.kv_caches  # of one group: the others share its memory
+        layers = self.runner.cache_engine.kv_caches  # of one group: all groups share its memory
         shape = (num_blocks, len(layers), 2, *layers[0][0].shape[1:])
         self._blocks: Tensor = (
             torch.zeros(shape, dtype=self.dtype, pin_memory=True)

@@ -2,7 +2,7 @@
 
 The name of a block has its group. A hit is what all groups find, each block on the device or in
 main memory, so a window needs only the end of it. What a window has left goes down if it was worth
-being found again. Source: OffloadingConnectorScheduler with several KV cache groups in
+being found again, as with several groups in vLLM. Source: OffloadingConnectorScheduler in
 vllm/distributed/kv_transfer/kv_connector/v1/offloading/scheduler.py.
 """
 
