@@ -33,24 +33,23 @@ def computed(lab, *digits):
 
 
 def begin(connector):
-    """The plan of a step: what it stores, what it loads, and the names of the reads whose end is not known."""
-    plan, reads = connector.begin_step().connector, numbers(connector)
+    """The plan of a step: what it stores, what it loads, and the names of its reads."""
+    plan = connector.begin_step().connector
     if plan is None:
         return [], [], []
-    reads.update((job.name, job.number) for job in plan.jobs if job.kind == "read")
-    return list(plan.store), list(plan.load), [*reads]
+    return list(plan.store), list(plan.load), [job.name for job in plan.jobs if job.kind == "read"]
 
 
 def numbers(connector):
     """By name, the numbers of the reads whose end is not known."""
-    return vars(connector).setdefault("reads_under_way", {})
+    plan = connector.begin_step().connector
+    return {job.name: job.number for job in plan.jobs if job.kind == "read"} if plan else {}
 
 
 def end(lab, connector, **done):
     """The step ends; done: of each read that ends, n0=True or False."""
-    begin(connector)
-    ended = {numbers(connector).pop(name.encode()): well for name, well in done.items()}
-    connector.end_step(lab.KVResult(connector=lab.TierResult(ended)))
+    found = numbers(connector)
+    connector.end_step(lab.KVResult(connector=lab.TierResult({found[k.encode()]: well for k, well in done.items()})))
 
 
 def step(lab, connector, **done):

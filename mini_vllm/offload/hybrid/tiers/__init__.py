@@ -1,1 +1,0 @@
-"""A prefix cache of several groups of layers that goes on behind the device."""
