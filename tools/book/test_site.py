@@ -65,7 +65,7 @@ def test_it_is_a_small_download(site: Path) -> None:
     of_cells = {"pyodide", "files", "sources.json"}
     files = [file for file in site.rglob("*") if file.is_file() and not of_cells & set(file.parts)]
     assert_none([file.name for file in files if file.suffix == ".map"])
-    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 4_000_000
+    assert sum(len(gzip.compress(file.read_bytes())) for file in files) < 3_000_000
 
 
 # --- links --------------------------------------------------------------------------------------------------------
