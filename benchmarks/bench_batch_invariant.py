@@ -82,7 +82,7 @@ def row(model: str, name: str, dtype: str, way: str) -> str:
             ratios.append(seconds(invariant, work, number) / before)
         found.append(f"{statistics.median(ratios[1:]):.2f}")  # the first one measures the products
     products = invariant.engine.core.executor.products
-    num_rows = sorted({*(products.multiples if way == "batch_invariant" else products.rows).values()})
+    num_rows = sorted({*products.multiples.values()})
     return f"| {name}, {dtype}, {way} | {' | '.join(found)} | {', '.join(map(str, num_rows))} |\n"
 
 

@@ -8,7 +8,8 @@ engines  a dense model and a mixture of experts with random weights, float32 on 
 sums     what an all-reduce and expert parallelism's combine send, as the loopback device counts it, beside the formula
          of the chapter: 2 (R - 1) / R of the tensor for each of R ranks. All traffic of the machine counts, so large
          tensors are sent many times.
-experts  a layer of experts: each rung, and the same layer in transformers with grouped_mm, at 8, 64 and 512 tokens.
+experts  a layer of 64 experts of which a token takes 8, hidden size 1024, intermediate size 512, float32 and bfloat16:
+         each rung, and the same layer in transformers with grouped_mm, at 8, 64 and 512 tokens.
          The Triton rung is left out: interpreted, its time means nothing.
 
 --small is for a look at the script alone: its figures mean nothing. Writes results/parallel.md.
@@ -34,6 +35,7 @@ sys.path.insert(0, str(ROOT))
 
 PARTS = ("engines", "sums", "experts")
 NUM_TOKENS = (8, 64, 512)
+CLOSE = {"float32": {"atol": 1e-4, "rtol": 1e-3}, "bfloat16": {"atol": 1e-2, "rtol": 5e-2}}
 SPREAD = {"tensor_parallel_size": 2, "enable_expert_parallel": True}
 ENGINES: dict[str, list[tuple[str, int, dict[str, Any]]]] = {  # by model: name, threads, options; the first is the peer
     "dense": [("1 process of 2 threads", 2, {}), ("2 processes of 1 thread", 2, {"tensor_parallel_size": 2})],
@@ -46,21 +48,23 @@ ENGINES: dict[str, list[tuple[str, int, dict[str, Any]]]] = {  # by model: name,
 
 
 def make_checkpoint(folder: Path, name: str, is_small: bool) -> Path:
-    """A random Qwen3 of a few layers, dense or with 32 experts of which a token takes 4."""
+    """A random Qwen3 of a few layers, dense or with 32 experts of which a token takes 4; or a layer of more experts."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
     torch.manual_seed(0)
-    hidden = 64 if is_small else 512
+    hidden, number, top_k, inner, num_layers = (512, 32, 4, 512, 4) if name != "layer" else (1024, 64, 8, 512, 1)
+    if is_small:
+        hidden, inner = 64, 64
     sizes = {
-        "vocab_size": 2048, "hidden_size": hidden, "intermediate_size": 3 * hidden, "num_hidden_layers": 4,
+        "vocab_size": 2048, "hidden_size": hidden, "intermediate_size": 3 * hidden, "num_hidden_layers": num_layers,
         "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": hidden // 8,
     }  # fmt: skip
     if name == "dense":
         Qwen3ForCausalLM(Qwen3Config(**sizes)).save_pretrained(folder)
     else:
-        experts = {"num_experts": 32, "num_experts_per_tok": 4, "moe_intermediate_size": hidden, "norm_topk_prob": True}
-        Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **experts)).save_pretrained(folder)
+        experts = {"num_experts": number, "num_experts_per_tok": top_k, "moe_intermediate_size": inner}
+        Qwen3MoeForCausalLM(Qwen3MoeConfig(**sizes, **experts, norm_topk_prob=True)).save_pretrained(folder)
     return folder
 
 
@@ -176,7 +180,7 @@ def sums(args: argparse.Namespace, folder: Path) -> list[str]:
 # --- experts ----------------------------------------------------------------------------------------------------------
 
 
-def measure_experts(path: str, rounds: int) -> dict[str, dict[str, float]]:
+def measure_experts(path: str, dtype_name: str, rounds: int) -> dict[str, dict[str, float]]:
     """The child: by number of tokens the median seconds of each rung and of transformers, in turns, on one thread."""
     import torch
     import torch.nn.functional as F
@@ -188,10 +192,11 @@ def measure_experts(path: str, rounds: int) -> dict[str, dict[str, float]]:
 
     torch.set_num_threads(1)
     folder = Path(path)
-    model = load_model(folder, load_hf_config(folder), dtype=torch.float32, device=torch.device("cpu"))
-    block: Any = model.layers[1].mlp
-    peer = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, experts_implementation="grouped_mm")
-    theirs = peer.model.layers[1].mlp
+    dtype = getattr(torch, dtype_name)
+    model = load_model(folder, load_hf_config(folder), dtype=dtype, device=torch.device("cpu"))
+    block: Any = model.layers[0].mlp
+    peer = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, experts_implementation="grouped_mm")
+    theirs = peer.model.layers[0].mlp
     names = [name for name in RUNGS if name != "triton" and (name == "loop" or hasattr(F, "grouped_mm"))]
 
     def run(name: str, x: torch.Tensor) -> torch.Tensor:
@@ -203,11 +208,11 @@ def measure_experts(path: str, rounds: int) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {}
     with torch.inference_mode():
         for n in NUM_TOKENS:
-            x = torch.randn(n, model.hidden_size)
+            x = torch.randn(n, model.hidden_size, dtype=dtype)
             turns: dict[str, list[float]] = {name: [] for name in (*names, "transformers")}
             wanted = run("transformers", x)
             for name in names:
-                torch.testing.assert_close(run(name, x), wanted, atol=1e-4, rtol=1e-3)
+                torch.testing.assert_close(run(name, x).float(), wanted.float(), **CLOSE[dtype_name])
             for _ in range(rounds):
                 for name, each in turns.items():
                     started = time.perf_counter()
@@ -218,17 +223,21 @@ def measure_experts(path: str, rounds: int) -> dict[str, dict[str, float]]:
 
 
 def experts(args: argparse.Namespace, folder: Path) -> list[str]:
-    path = make_checkpoint(folder / "layer", "experts", args.small)
-    found = json.loads(child("experts", json.dumps([str(path), 3 if args.small else 20 * args.rounds])))
-    names = [name for name in next(iter(found.values())) if name != "transformers"]
-    lines = [
-        f"| tokens | transformers, ms | {' | '.join(f'{name}, ms | by transformers' for name in names)} |",
-        f"|---|---|{'---|---|' * len(names)}",
-    ]
-    for n, each in found.items():
-        peer = each["transformers"]
-        rungs = " | ".join(f"{each[name] * 1e3:.2f} | {each[name] / peer:.2f}" for name in names)
-        lines.append(f"| {n} | {peer * 1e3:.2f} | {rungs} |")
+    path, lines = make_checkpoint(folder / "layer", "layer", args.small), []
+    for dtype_name in CLOSE:
+        task = [str(path), dtype_name, 3 if args.small else 10 * args.rounds]
+        found = json.loads(child("experts", json.dumps(task)))
+        names = [name for name in next(iter(found.values())) if name != "transformers"]
+        if not lines:
+            columns = " | ".join(f"{name}, ms | by transformers" for name in names)
+            lines = [
+                f"| dtype | tokens | transformers, ms | {columns} |",
+                f"|---|---|---|{'---|---|' * len(names)}",
+            ]
+        for n, each in found.items():
+            peer = each["transformers"]
+            rungs = " | ".join(f"{each[name] * 1e3:.2f} | {each[name] / peer:.2f}" for name in names)
+            lines.append(f"| {dtype_name} | {n} | {peer * 1e3:.2f} | {rungs} |")
     return lines
 
 
@@ -257,7 +266,7 @@ def main() -> None:
         print(json.dumps(measure(*json.loads(args.child[1]))))
         return
     titles = {"engines": "Engines", "sums": "Bytes of a sum", "experts": "A layer of experts, one thread"}
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, float32"
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
     text = ["# What ranks cost", "", f"{date.today()}, {machine}.", ""]
     text += [f"    python benchmarks/bench_parallel.py {' '.join(sys.argv[1:])}", ""]
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ derive from MiniVllmError, so a server can turn one `except` clause into a 400; 
 itself are asserts.
 """
 
+import json
 import math
 import reprlib
 from collections.abc import Callable, Collection, Mapping
@@ -265,9 +266,13 @@ class Params:
             self.require(name, rule.holds(getattr(self, name)), rule.allowed)
 
     def require(self, name: str, holds: bool, limit: str) -> None:
-        """Refuse the value of field `name` unless it holds; `limit` says what is allowed."""
+        """Refuse the value of field `name` unless it holds; `limit` says what is allowed.
+
+        A field that repr() leaves out may have a secret, and is not shown.
+        """
         if not holds:
-            got = shown(getattr(self, name))
+            field = self.__dataclass_fields__[name]  # type: ignore[attr-defined]
+            got = shown(getattr(self, name)) if field.repr else "a value that is not shown"
             raise InvalidParameterError(f"{type(self).__name__}: {name} must be {limit}, got {got}")
 
 
@@ -281,6 +286,17 @@ def plain(value: Any) -> Any:
     if isinstance(value, Integral):
         return value if isinstance(value, bool) else int(value)
     return float(value) if isinstance(value, Real) and not isinstance(value, Rational) else value
+
+
+def is_writable(value: object) -> bool:
+    """Whether UTF-8 can write all texts in it, at every depth: it may go to a socket, or to a
+    hash.
+    """
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode()
+    except (ValueError, TypeError, RecursionError):
+        return False
+    return True
 
 
 def is_int(value: object, low: float, high: float = math.inf) -> bool:

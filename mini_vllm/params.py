@@ -18,6 +18,7 @@ from mini_vllm.errors import (
     integer,
     is_int,
     is_number,
+    is_writable,
     one_of,
     plain,
     shown,
@@ -304,7 +305,8 @@ RULES: Mapping[str, Rule] = {
         "StructuredOutputs, a mapping of its fields, or a pydantic model",
     ),
     "kv_transfer_params": Rule(
-        lambda value: isinstance(value, Mapping | None), "a mapping or None"
+        lambda value: isinstance(value, Mapping | None) and is_writable(value),
+        "a mapping whose texts UTF-8 can write, or None",
     ),
     "output_kind": one_of(OUTPUT_KINDS),
     "logprobs": LOGPROBS,

@@ -265,6 +265,7 @@ class LayerKVSpec(NamedTuple):
     head_dim: int
     bytes_per_element: int
     sliding_window: int | None = None
+    attention_chunk_size: int | None = None
 
     @property
     def bytes_per_token(self) -> int:

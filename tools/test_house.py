@@ -62,9 +62,6 @@ SET = {  # by room: attributes of another room's objects, and why they are set t
         "num_computed_tokens": "a scheduler owns the counters of its requests",
         "output_token_ids": "drafts are tokens for the time of one call",
     },
-    "structured": {
-        "blocked": "a scheduler fills its own output",
-    },
     "cli": {
         "num_counted": "a run without a server counts its own tokens",
         "setattr": "sys has three streams, and each may be gone",

@@ -27,9 +27,10 @@ from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import GrammarError, MiniVllmError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
 from mini_vllm.offload.transfer.connector import TransferReport
-from mini_vllm.offload.transfer.scheduler import REMOTE_KV, TransferScheduler, with_transfers
+from mini_vllm.offload.transfer.scheduler import TransferScheduler, with_transfers
 from mini_vllm.params import StructuredOutputs
 from mini_vllm.policies.registry import Classes
 from mini_vllm.request import Request, RequestStatus

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention.checks import check_cache, check_layer, check_slots, check_tables
+from mini_vllm.attention.groups.plans import kinds_of, plan_layers
 from mini_vllm.attention.metadata import AttentionMetadata, AttentionSpec
 from mini_vllm.attention.rotary import Rotation, apply_rotary
 from mini_vllm.errors import InvalidParameterError
@@ -59,6 +60,14 @@ class AttentionBackend(ABC):
         Called once a step for each distinct spec, before the first layer runs. FlashInfer: plan and
         run; vLLM: AttentionMetadataBuilder.build.
         """
+
+    def update_block_table(
+        self, plan: Any, metadata: AttentionMetadata, spec: AttentionSpec
+    ) -> Any:
+        """The plan of another group of layers of this spec, which differs in its block tables; a
+        rung whose plans have block_tables shares the rest (vLLM: AttentionMetadataBuilder).
+        """
+        return self.plan(metadata, spec)
 
     @abstractmethod
     def write_kv(
@@ -133,20 +142,23 @@ class PagedAttention:
         layer_groups = layer_groups or (0,) * len(specs)
         self.metadata = [groups[group] for group in layer_groups]  # by layer
         backend.check_layers(specs)
-        for caches, meta, spec in zip(kv_caches, self.metadata, specs, strict=True):
-            check_cache(*caches, meta, spec, backend.stride_order)
+        kinds = kinds_of(specs)
+        # layer i of every group has the same memory
+        memory = {
+            (id(caches[0]), k): i
+            for i, (caches, k) in enumerate(zip(kv_caches, kinds, strict=True))
+        }
+        for i in memory.values():
+            check_cache(*kv_caches[i], self.metadata[i], specs[i], backend.stride_order)
+        for (key_cache, _), meta in zip(kv_caches, self.metadata, strict=True):
             if backend.debug:
-                check_slots(caches[0], meta)
+                check_slots(key_cache, meta)
         for each in groups:
             check_tables(each)
         self.backend = backend
         self.kv_caches = kv_caches
         self.specs = specs
-        kinds = [(g, spec, spec.sinks is None) for g, spec in zip(layer_groups, specs, strict=True)]
-        plans = {kind: backend.plan(groups[kind[0]], kind[1]) for kind in dict.fromkeys(kinds)}
-        self.plans = [  # by layer, with the sinks of each
-            plans[kind] if kind[2] else plans[kind]._replace(spec=kind[1]) for kind in kinds
-        ]
+        self.plans = plan_layers(backend, groups, layer_groups, specs, kinds)  # by layer
 
     def __call__(
         self,

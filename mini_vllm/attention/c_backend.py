@@ -149,6 +149,17 @@ class CBackend(AttentionBackend):
         )
         return CPlan(spec, struct, tiles.num_rows, (tiles, block_tables, partial, partial_sums))
 
+    def update_block_table(
+        self, plan: CPlan, metadata: AttentionMetadata, spec: AttentionSpec
+    ) -> CPlan:
+        """Another struct with the same tiles; layers run in turn, so partial results share their
+        memory.
+        """
+        tables, (tiles, _, partial, sums) = metadata.block_tables, plan.tensors
+        struct = PlanStruct.from_buffer_copy(plan.struct)
+        struct.block_tables, struct.table_stride = tables.data_ptr(), tables.stride(0)
+        return plan._replace(struct=struct, tensors=(tiles, tables, partial, sums))
+
     def write_kv(
         self,
         key: Tensor,

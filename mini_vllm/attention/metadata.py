@@ -13,7 +13,7 @@ steps.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,9 @@ class AttentionSpec:
 
     Layers that are alike share a plan of each step, so the specs are compared and hashed.
 
-    A query at position p sees the keys at positions [0, p], or (p - sliding_window, p]. Scores are
+    A query at position p sees the keys at positions [0, p], or (p - sliding_window, p], or those of
+    its own chunk, [p // attention_chunk_size * attention_chunk_size, p]: PagedAttention then plans
+    each chunk as a request of its own, and no rung looks at the number. Scores are
     scale * query . key. Query head h reads KV head h // (num_heads // num_kv_heads). dtype is that
     of queries, keys, values and KV cache. sinks [num_heads] float32: for each head one more score,
     which takes its part of the softmax and has no value (Xiao et al. 2023; gpt-oss learns them);
@@ -47,6 +49,7 @@ class AttentionSpec:
     sliding_window: int | None = None
     dtype: torch.dtype = torch.float32
     sinks: Tensor | None = field(default=None, compare=False)
+    attention_chunk_size: int | None = None
 
     def __post_init__(self) -> None:
         if self.num_kv_heads < 1 or self.num_heads < 1 or self.num_heads % self.num_kv_heads:
@@ -103,6 +106,8 @@ class AttentionMetadata:
     block_size: int
     query_lens_cpu: Array  # [B] int64: the tokens of this step
     seq_lens_cpu: Array  # [B] int64: seq_lens
+    # stands for every batch of at most T rows and B requests, of at most seq_lens_cpu tokens each
+    is_bound: bool = False
 
     @classmethod
     def build(
@@ -117,29 +122,52 @@ class AttentionMetadata:
 
         num_computed_tokens and query_lens [B] int64; block_tables [B, max_blocks] int32, padded
         with anything. Columns that no sequence of this batch reaches are left out. The arrays are
-        copied, so the caller may change them at once. Called every step: in NumPy, without a loop
-        over requests or blocks. Errors: InvalidParameterError for a sequence that is longer than
-        its row of block_tables.
+        copied, so the caller may change them at once. Errors: InvalidParameterError for a sequence
+        that is longer than its row of block_tables.
         """
         seq_lens = num_computed_tokens + query_lens
         num_requests, max_blocks = block_tables.shape
+        refuse_too_long(np.full(num_requests, max_blocks), seq_lens, block_size)
         num_blocks = -(-int(seq_lens.max(initial=0)) // block_size)
-        if num_blocks > max_blocks:
-            refuse_too_long(np.full(num_requests, max_blocks), seq_lens, block_size)
-        query_start_loc = np.zeros(num_requests + 1, np.int32)
+        tables = block_tables[:, None, :num_blocks].copy()
+        (metadata,) = cls.of_groups(seq_lens, query_lens.copy(), tables, block_size, device)
+        return metadata
+
+    @classmethod
+    def of_groups(
+        cls,
+        seq_lens: Array,
+        query_lens: Array,
+        block_tables: npt.NDArray[np.int32],
+        block_size: int,
+        device: torch.device,
+    ) -> "list[AttentionMetadata]":
+        """The same requests for each of G groups of layers, whose block tables [B, G, max_blocks]
+        differ. All else is the same in every group, and there once.
+
+        Each sequence fits into its tables. The arrays are kept. Called every step: in NumPy,
+        without a loop over requests or blocks.
+        """
+        query_start_loc = np.zeros(len(query_lens) + 1, np.int32)
         query_lens.cumsum(out=query_start_loc[1:])
         owner, place = ragged(query_lens)
-        positions = place + num_computed_tokens[owner]
-        return cls(
-            positions=to_device(positions, device),
-            slot_mapping=to_device(to_slots(block_tables, owner, positions, block_size), device),
-            query_start_loc=to_device(query_start_loc, device),
-            seq_lens=to_device(seq_lens.astype(np.int32), device),
-            block_tables=to_device(block_tables[:, :num_blocks].copy(), device),
-            block_size=block_size,
-            query_lens_cpu=query_lens.copy(),
-            seq_lens_cpu=seq_lens,
-        )
+        positions = place + (seq_lens - query_lens)[owner]
+        shared: dict[str, Any] = {
+            "positions": to_device(positions, device),
+            "query_start_loc": to_device(query_start_loc, device),
+            "seq_lens": to_device(seq_lens.astype(np.int32), device),
+            "block_size": block_size,
+            "query_lens_cpu": query_lens,
+            "seq_lens_cpu": seq_lens,
+        }
+        return [
+            cls(
+                slot_mapping=to_device(to_slots(tables, owner, positions, block_size), device),
+                block_tables=to_device(tables, device),
+                **shared,
+            )
+            for tables in block_tables.transpose(1, 0, 2)
+        ]
 
     @classmethod
     def pack(

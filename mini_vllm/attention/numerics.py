@@ -7,8 +7,13 @@ interpreter multiplies such numbers as if they were integers, and cuts float32 o
 rounds. The helpers here go around that in the interpreter, and cost nothing in a compiled kernel.
 """
 
+from functools import partial
+from typing import Any
+
 import triton
 import triton.language as tl
+
+from mini_vllm.native import c_compiler
 
 
 @triton.jit
@@ -19,6 +24,11 @@ def _probe():
 INTERPRETED = tl.constexpr(not isinstance(_probe, triton.JITFunction))
 # exp(x) = exp2(x * LOG2E), and exp2 is what a GPU has an instruction for
 LOG2E = tl.constexpr(1.4426950408889634)
+
+
+def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, **options: Any) -> None:
+    """kernel[grid](...), which a recording on a CPU sees, too."""
+    c_compiler.launch.get()(partial(kernel[grid], *arguments, **options))
 
 
 @triton.jit

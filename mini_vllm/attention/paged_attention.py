@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from mini_vllm.attention.metadata import AttentionSpec
-from mini_vllm.attention.numerics import LOG2E, matmul, round_to
+from mini_vllm.attention.numerics import LOG2E, launch, matmul, round_to
 from mini_vllm.attention.tiles import MERGE_COLUMNS, TILE_COLUMNS, Tiles
 
 MERGE_STEP = 16  # partial results that the merge takes at a time
@@ -394,7 +394,8 @@ def paged_attention(
         (tiles.short_tiles, shapes[0], True),
     ):
         if len(table):
-            attention_kernel[(len(table), num_kv_heads)](
+            launch(
+                attention_kernel, (len(table), num_kv_heads),
                 output, partial, partial_lse, query, key_cache, value_cache, block_tables, table,
                 spec.sinks,
                 spec.scale, query.stride(0), block_tables.stride(0), partial_rows,
@@ -404,7 +405,8 @@ def paged_attention(
                 num_warps=shape.num_warps, num_stages=shape.num_stages,
             )  # fmt: skip
     if len(tiles.merges):
-        merge_kernel[(len(tiles.merges), num_kv_heads * partial_rows)](
+        launch(
+            merge_kernel, (len(tiles.merges), num_kv_heads * partial_rows),
             output, partial, partial_lse, tiles.merges, spec.sinks, partial_rows,
             **heads, BLOCK_D=block_d, BLOCK_P=MERGE_STEP, COLUMNS=MERGE_COLUMNS,
         )  # fmt: skip

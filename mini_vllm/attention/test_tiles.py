@@ -4,7 +4,9 @@ nobody else.
 
 import collections
 import itertools
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -120,6 +122,40 @@ def test_law_a_request_is_cut_as_if_it_were_alone(spans: list[Span], window: int
         for name in ("short_tiles", "chunk_tiles"):
             cut = sorted(rows_of(getattr(together, name), request, first_row))
             assert cut == sorted(rows_of(getattr(alone, name), 0, 0))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    spans=st.lists(st.tuples(st.integers(0, 1500), st.integers(1, 80)), min_size=1, max_size=6),
+    more=st.tuples(st.integers(0, 40), st.integers(0, 2)),
+    window=st.none() | st.integers(1, 700),
+)
+def test_a_bound_has_room_for_every_batch_that_it_stands_for(
+    spans: list[Span], more: tuple[int, int], window: int | None
+) -> None:
+    """With all rows that pad as one request more, whose sequence has no tokens."""
+    num_rows, num_reqs = sum(n for _, n in spans) + more[0], len(spans) + more[1]
+    largest = pack([(1536, 0)] * num_reqs + [(0, num_rows)])
+    bound = replace(
+        largest,
+        query_lens_cpu=largest.query_lens_cpu[:num_reqs],
+        seq_lens_cpu=np.full(num_reqs, 1537),
+        is_bound=True,
+    )
+    room = make_tiles(bound, sliding_window=window, **OPTIONS)
+    batch = pack(spans)
+    pads = {
+        "query_lens_cpu": np.append(batch.query_lens_cpu, more[0]),
+        "seq_lens_cpu": np.append(batch.seq_lens_cpu, 0),
+    }
+    cut = make_tiles(replace(batch, **pads), sliding_window=window, **OPTIONS)
+    assert room.num_rows == cut.num_rows == num_rows
+    for name in ("short_tiles", "chunk_tiles", "merges"):
+        assert len(getattr(cut, name)) <= len(getattr(room, name))
+    for name in ("num_partials", "max_short_queries"):
+        assert getattr(cut, name) <= getattr(room, name)
+    of_pads = [row for row in cut.chunk_tiles.tolist() if row[3] == len(spans)]
+    assert all(begin >= end for *_, begin, end, _, _ in of_pads)
 
 
 def test_long_requests_are_split_into_a_bounded_number_of_spans() -> None:

@@ -224,6 +224,12 @@ def test_contexts_of_many_partial_results(dtype: torch.dtype) -> None:
     check_attention(batch, None, split=64)
 
 
+def test_spans_of_keys_are_merged_by_what_they_weigh() -> None:
+    """More than the merge takes at a time; of the last one the first queries see nothing."""
+    batch = make_batch([(1086, 4)], num_kv_heads=1, head_dim=16).to(GPU)
+    check_attention(batch, None, split=64)
+
+
 def test_a_row_that_sees_nothing_of_the_first_step_of_keys() -> None:
     """The last queries of a tile have a window that begins behind the keys which the first ones
     see.

@@ -18,6 +18,7 @@ not, bit for bit. The cut is made on the host, which knows the lengths, once a s
 that attend alike, and goes to the device in one copy.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -66,9 +67,17 @@ def make_tiles(
     tile of longer ones. key_steps: keys come to a short tile and to a chunk's in steps of so many,
     from a multiple of it; divisors of SPLIT. batch_invariant: no request is short, and keys come in
     the same steps wherever a tile begins, so that a query has the same sums in any chunk.
+
+    If metadata.is_bound, the tables have room for every batch that it stands for, with one request
+    more, of its padding; what they say means nothing.
     """
     if batch_invariant:
         short_queries, key_steps = 0, (SPLIT, max(key_steps[1], UNIFORM_STEP))
+    num_rows = int(metadata.query_lens_cpu.sum())
+    if metadata.is_bound:  # the most spans, and the most rows of each partial result
+        num_rows = len(metadata.slot_mapping)
+        longest = np.full_like(metadata.query_lens_cpu, min(short_queries, num_rows))
+        metadata = replace(metadata, query_lens_cpu=longest)
     query_lens, seq_lens = metadata.query_lens_cpu, metadata.seq_lens_cpu
     window = sliding_window or int(
         seq_lens.max(initial=0)
@@ -79,13 +88,18 @@ def make_tiles(
     )
     chunks = np.flatnonzero(query_lens > short_queries)
     chunk_tiles = split_by_queries(metadata, chunks, window, key_steps[1], chunk_queries)
+    if metadata.is_bound:
+        num_chunks = min(len(seq_lens) + 1, num_rows // (short_queries + 1))
+        num_tiles = num_chunks + (num_rows - num_chunks) // chunk_queries
+        chunk_tiles = np.zeros((num_tiles, TILE_COLUMNS), np.int32)
+        short_tiles = np.pad(short_tiles, ((0, 1), (0, 0)))
     short, chunk, merge = upload((short_tiles, chunk_tiles, merges), metadata.block_tables.device)
     return Tiles(
         short,
         chunk,
         merge,
         num_partials,
-        num_rows=int(query_lens.sum()),
+        num_rows,
         max_short_queries=int(query_lens[is_short].max(initial=1)),
     )
 

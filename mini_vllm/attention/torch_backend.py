@@ -23,7 +23,7 @@ QUERY_SLICE = 64  # queries of a chunk whose scores are in memory at a time
 class Pages(NamedTuple):
     """How one request's keys and values are read: the same in every layer that attends alike."""
 
-    blocks: Tensor  # ids of the blocks that hold the keys in sight
+    span: slice  # of the block table: the blocks that hold the keys in sight
     key_copy: Tensor  # scratch for these blocks, [blocks, block_size, num_kv_heads, head_dim]
     value_copy: Tensor
     key: Tensor  # the keys in sight as they lie in key_copy, [num_kv_heads, keys, head_dim]
@@ -31,11 +31,12 @@ class Pages(NamedTuple):
 
 
 class TorchPlan(NamedTuple):
-    """One step's requests: how many queries each has, and its pages."""
+    """One step's requests: how many queries each has, its pages, and the ids of their blocks."""
 
     spec: AttentionSpec
     query_lens: list[int]
     pages: list[Pages]
+    blocks: list[Tensor]
 
 
 class TorchBackend(AttentionBackend):
@@ -76,16 +77,22 @@ class TorchBackend(AttentionBackend):
             begins.tolist(), ends.tolist(), first_blocks.tolist(), last_blocks.tolist(), strict=True
         )
         pages = []
-        for block_table, (begin, end, first, last) in zip(
-            metadata.block_tables, spans, strict=True
-        ):
+        for begin, end, first, last in spans:
             tokens = slice(begin - first * block_size, end - first * block_size)
             key_copy, value_copy = (scratch[: last - first] for scratch in self._scratch)
             key, value = (
                 copy.flatten(0, 1)[tokens].transpose(0, 1) for copy in (key_copy, value_copy)
             )
-            pages.append(Pages(block_table[first:last], key_copy, value_copy, key, value))
-        return TorchPlan(spec, query_lens.tolist(), pages)
+            pages.append(Pages(slice(first, last), key_copy, value_copy, key, value))
+        plan = TorchPlan(spec, query_lens.tolist(), pages, [])
+        return TorchBackend.update_block_table(self, plan, metadata, spec)
+
+    def update_block_table(
+        self, plan: TorchPlan, metadata: AttentionMetadata, spec: AttentionSpec
+    ) -> TorchPlan:
+        """The same pages in other blocks."""
+        tables = zip(metadata.block_tables.unbind(), plan.pages, strict=True)
+        return plan._replace(blocks=[table[page.span] for table, page in tables])
 
     def write_kv(
         self,
@@ -107,14 +114,14 @@ class TorchBackend(AttentionBackend):
         self, query: Tensor, key_cache: Tensor, value_cache: Tensor, plan: TorchPlan
     ) -> Tensor:
         """One request after the other: a decode in one fused call, a longer chunk in slices."""
-        spec, lens, pages = plan
+        spec, lens, pages, blocks = plan
         output = torch.zeros_like(query)
         queries_and_rows = (torch.split(tensor[: sum(lens)], lens) for tensor in (query, output))
-        for queries, rows, page in zip(*queries_and_rows, pages, strict=True):
+        for queries, rows, page, own in zip(*queries_and_rows, pages, blocks, strict=True):
             if not len(queries) or not page.key.shape[1]:
                 continue  # padding: nothing to ask, or nothing to see
-            torch.index_select(key_cache, 0, page.blocks, out=page.key_copy)
-            torch.index_select(value_cache, 0, page.blocks, out=page.value_copy)
+            torch.index_select(key_cache, 0, own, out=page.key_copy)
+            torch.index_select(value_cache, 0, own, out=page.value_copy)
             if len(queries) == 1 and spec.sinks is None:
                 rows.copy_(attend_decode(queries, page.key, page.value, spec.scale))
             else:

@@ -7,7 +7,7 @@ row, so it is slow (a KV head's group reads the same keys several times, and no 
 used); it is here to be read, and what phase 01 starts from.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -143,6 +143,12 @@ class SimpleTritonBackend(AttentionBackend):
     def plan(self, metadata: AttentionMetadata, spec: AttentionSpec) -> RowsPlan:
         """The request of each row."""
         return plan_rows(metadata, spec)
+
+    def update_block_table(
+        self, plan: Any, metadata: AttentionMetadata, spec: AttentionSpec
+    ) -> Any:
+        """All else is the same, in the plans of the rungs above, too."""
+        return plan._replace(block_tables=metadata.block_tables)
 
     def write_kv(
         self,

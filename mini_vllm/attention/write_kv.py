@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from mini_vllm.attention.numerics import round_to
+from mini_vllm.attention.numerics import launch, round_to
 from mini_vllm.attention.rotary import Rotation
 
 
@@ -120,7 +120,8 @@ def write_kv(
     """
     row = key.shape[1] * key.shape[2]
     if len(key):
-        write_kv_kernel[(len(key),)](
+        launch(
+            write_kv_kernel, (len(key),),
             key, value, key_cache, value_cache, slot_mapping, key.stride(0), value.stride(0),
             ROW=row, BLOCK=triton.next_power_of_2(row),
         )  # fmt: skip
@@ -144,7 +145,8 @@ def rotate_and_write_kv(
     num_tokens, num_heads, head_dim = query.shape
     num_kv_heads = key.shape[1]
     if num_tokens:
-        rotate_and_write_kv_kernel[(num_tokens,)](
+        launch(
+            rotate_and_write_kv_kernel, (num_tokens,),
             rotated, query, key, value, rotation.cos, rotation.signed_sin, key_cache, value_cache,
             slot_mapping,
             query.stride(0), key.stride(0), value.stride(0),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from platform import machine, processor
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mini_vllm.cli.common import busy, console, load_llm, option
 from mini_vllm.config import EngineConfig
@@ -49,20 +49,28 @@ def calibrate(
         False, "Count CPU time: for a model on a CPU that others use, too.", "--cpu-time"
     ),
     note: str = option("", "The machine's name, for instance."),
+    disk: Path | None = option(
+        None,
+        "Measure reads of KV blocks in this folder, too, for simulate's disk.",
+        file_okay=False,
+    ),
 ) -> None:
     """Measure steps of many shapes and fit a step-time model for mini-vllm simulate.
 
     Decodes of growing batches and contexts, chunks of prompts, and both at once. Every third shape
-    is held out: the stated errors are of these.
+    is held out: the stated errors are of these. The file also says how many bytes of K and V a
+    token has, which simulate's tiers and roles need.
     """
     engine = load_llm(config).engine
     grid = make_grid(engine, max_batch)
+    tiers = measure_tiers(engine, disk)
     clock = time.process_time if cpu_time else time.perf_counter
     with busy(f"measuring {len(grid)} shapes, {rounds} rounds"):
         for point in grid[:: len(grid) - 1]:
             measure(engine, point)  # warm-up
         runs = [[measure(engine, point, clock) for point in grid] for _ in range(rounds)]
-    model = fit_runs(engine, runs, note=note, clock=clock)
+    fitted = fit_runs(engine, runs, note=note, clock=clock)
+    model = StepTimeModel(fitted.coefficients, {**fitted.about, **tiers})
     write_file(out, model.to_json())
     screen = console()
     for name, seconds in zip(FEATURES, model.coefficients, strict=True):
@@ -71,7 +79,28 @@ def calibrate(
     screen.print(
         f"relative error of held-out steps: median {errors['median']:.1%}, p90 {errors['p90']:.1%}"
     )
+    screen.print(f"K and V of a token: {model.about['kv_bytes_per_token']:,} bytes")
+    if disk:
+        of_disk = model.about["disk"]
+        screen.print(
+            f"disk: {of_disk['bandwidth'] / 1e9:.3g} GB/s, {1e3 * of_disk['latency']:.3g} ms a read"
+        )
     screen.print(f"wrote {printable(out)}", markup=False)
+
+
+def measure_tiers(engine: "LLMEngine", disk: Path | None) -> dict[str, Any]:
+    """What simulate's tiers have to know beside the steps. Raises InvalidParameterError."""
+    from mini_vllm.worker.copy_time import kv_bytes_per_token, runner_of
+
+    per_token = kv_bytes_per_token(runner_of(engine.executor))
+    found: dict[str, Any] = {"kv_bytes_per_token": per_token}
+    if disk is not None:
+        from mini_vllm.worker.tiers.disk_time import measure_disk
+
+        block_size = engine.scheduler.kv_cache_manager.block_size
+        with busy("measuring reads of the disk"):
+            found["disk"] = measure_disk(str(disk), per_token * block_size)._asdict()
+    return found
 
 
 class Point(NamedTuple):

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 
 from mini_vllm import __version__
 from mini_vllm.cli.commands import app
+from mini_vllm.cli.simulated.jobs import Tiers
+from mini_vllm.errors import InvalidParameterError
 from mini_vllm.simulator.calibration import BUNDLED
 from mini_vllm.simulator.fleet import policy_names
 from mini_vllm.simulator.step_time import FEATURES, StepTimeModel
@@ -179,6 +181,42 @@ def test_tiers_and_roles_that_do_not_fit_are_refused(mooncake: Path, tmp_path: P
     assert "the calibration has no kv_bytes_per_token: give --kv-bytes-per-token" in refused(
         "--scheduler", "v1", "--calibration", path, "--kv-offload-bytes", 10**9, *rest
     )
+
+
+def tiers_of(about: dict[str, Any], **given: Any) -> Any:
+    """The tiers that simulate makes of its options and of a calibration that says this."""
+    options = {"kv_bytes_per_token": None, "disk_bandwidth": None, "disk_latency": None, **given}
+    size = {"kv_offload_bytes": 50_000, "kv_offload_disk_bytes": 90_000, "load": "always"}
+    model = StepTimeModel((1.0,) * len(FEATURES), about)
+    return Tiers(**size, **options).of({"block_size": 10}, model)
+
+
+def test_tiers_have_the_figures_of_the_calibration_unless_others_are_given() -> None:
+    about = {"kv_bytes_per_token": 1000, "disk": {"bandwidth": 2e6, "latency": 0.25}}
+    measured = tiers_of(about)
+    assert (measured.host_blocks, measured.disk_blocks, measured.block_bytes) == (5, 9, 10_000)
+    assert (measured.disk_bandwidth, measured.disk_latency) == (2e6, 0.25)
+    plain = tiers_of({"kv_bytes_per_token": 1000})
+    assert (plain.disk_bandwidth, plain.disk_latency) == (3e9, 1e-4)
+    given = tiers_of(about, kv_bytes_per_token=500, disk_bandwidth=1.5, disk_latency=0.0)
+    assert given.block_bytes == 5000
+    assert (given.disk_bandwidth, given.disk_latency) == (1.5e9, 0)
+
+
+@pytest.mark.parametrize(
+    ("about", "text"),
+    [
+        ({"kv_bytes_per_token": "x"}, "kv_bytes_per_token must be an integer of at least 1"),
+        ({"kv_bytes_per_token": 1, "disk": [1]}, "disk must be a JSON object"),
+        ({"kv_bytes_per_token": 1, "disk": {"latency": "x"}}, "disk_latency must be a number"),
+        ({"kv_bytes_per_token": 1, "disk": {"bandwidth": 0}}, "disk_bandwidth must be above 0"),
+    ],
+)
+def test_a_calibration_with_wrong_figures_of_tiers_is_refused(
+    about: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(InvalidParameterError, match=text):
+        tiers_of(about)
 
 
 def test_it_says_what_was_simulated(azure: Path) -> None:
@@ -369,15 +407,23 @@ def test_calibrate_writes_what_simulate_reads(azure: Path, tmp_path: Path) -> No
         "float32",
     )
     shown = run(
-        "calibrate", "--out", path, "--rounds", 1, "--cpu-time", "--note", "test", *size
+        *("calibrate", "--out", path, "--rounds", 1, "--cpu-time", "--note", "test"),
+        *("--disk", tmp_path, *size),
     ).output
     assert "relative error of held-out steps" in shown
+    assert "K and V of a token: 2,048 bytes" in shown
+    assert {*tmp_path.iterdir()} == {path, azure}, "of the disk's blocks nothing is left"
     record = json.loads(path.read_text())
     assert (record["kind"], record["machine"], record["model"]) == ("measured", "test", "tiny")
     assert list(record["seconds_per"]) == list(FEATURES)
     assert 0 < record["errors"]["median"] <= record["errors"]["p90"]
     assert record["engine"]["num_blocks"] == 160
     assert record["seconds_per"]["copied_block"] > 0
+    assert record["kv_bytes_per_token"] == 2048
+    assert record["disk"]["bandwidth"] > 0 <= record["disk"]["latency"]
+    tiers = ("--kv-offload-bytes", 10**7, "--kv-offload-disk-bytes", 10**8)
+    simulated = ("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path)
+    assert "blocks stored" in run(*simulated, *tiers).output
     assert (
         "goodput"
         in run("simulate", "--trace", azure, "--scheduler", "v1", "--calibration", path).output

@@ -95,7 +95,8 @@ class CoreFactory:
             manager_cls = with_lookahead(manager_cls)
         may_swap = "num_cpu_blocks" in options_of(manager_cls) and not config.kv_offload_bytes
         if config.kv_offload_bytes is not None:
-            manager_cls = tiered(manager_cls, executor.make_connector)  # type: ignore[attr-defined]
+            is_alone = config.kv_transfer_config is None  # else blocks are lent, of one group
+            manager_cls = tiered(manager_cls, executor.make_connector, is_alone)  # type: ignore[attr-defined]
         manager_cls, layout = with_groups(
             manager_cls,
             info.kv_specs,
@@ -112,20 +113,40 @@ class CoreFactory:
         executor.allocate(plan)
         self.config = with_preemption_cost(config, executor, plan)
         self._scheduler_cls, self._kv_cache_manager_cls = scheduler_cls, manager_cls
-        self._at_the_end = ExitStack()
-        self._core_cls = for_others(core_cls, config, self._at_the_end)
         self._core: EngineCore | None = None  # the last one
         # It loads the tokenizer when a request first wants a grammar, and never else.
         self.vocabulary = cache(partial(load_vocabulary, config.model, info.vocab_size))
         self.grammars = GrammarCompiler(self.vocabulary, config.structured_outputs_backend)
+        self._open(core_cls)
         logger.info("%s: %s", config.model, executor)
         logger.info("%s", plan)
+
+    def _open(self, core_cls: type[EngineCore]) -> None:
+        """From here on there is something to close."""
+        with ExitStack() as opened:
+            opened.callback(self.executor.shutdown)
+            opened.callback(self.grammars.close)
+            self._core_cls = for_others(core_cls, self.config, opened)
+            self._at_the_end = opened.pop_all()
 
     def make(self) -> EngineCore:
         """A scheduler, a KV cache manager and a core without requests.
 
-        An earlier core must not be used again.
+        An earlier core must not be used again. If the first one cannot be made, what is open is
+        closed.
         """
+        try:
+            core = self._make()
+        except BaseException:
+            if self._core is None:
+                self.shutdown()
+            raise
+        if self._core is not None:
+            core.runner_view.reset()  # the runner has what there was before
+        self._core = core
+        return core
+
+    def _make(self) -> EngineCore:
         sizes = {
             name: getattr(self.kv_cache_plan, name)
             for name in ("num_blocks", "max_model_len", "num_cpu_blocks")
@@ -143,20 +164,15 @@ class CoreFactory:
             scheduler.proposer = self.executor  # type: ignore[assignment]  # a DraftModelExecutor
         scheduler.attach(EngineGate(self.grammars, self.vocabulary))
         attach_gate(scheduler)
-        core = self._core_cls(scheduler, self.executor)
-        if self._core is not None:
-            core.runner_view.reset()  # the runner has what there was before
-        self._core = core
-        return core
+        return self._core_cls(scheduler, self.executor)
 
     def shutdown(self) -> None:
         """Give back what the executor and the compiler hold, such as processes."""
-        core = self._core
-        if core is not None and not (core.is_dead or core.in_flight):
-            flush(core.scheduler.kv_cache_manager, self.executor.execute)
-        self.executor.shutdown()
-        self.grammars.close()
-        self._at_the_end.close()
+        core, self._core = self._core, None
+        with self._at_the_end:
+            self.executor.drain()
+            if core is not None and not (core.is_dead or core.in_flight):
+                flush(core.scheduler.kv_cache_manager, self.executor.execute)
 
 
 def with_lookahead(base: type[KVCacheManager]) -> type[KVCacheManager]:

@@ -84,7 +84,11 @@ class LLMEngine:
         limits = ModelLimits(
             self.vocab_size, core.scheduler.max_model_len, core.scheduler.num_slots
         )
-        self._front = Front(InputProcessor(config, limits), config.seed, clock)
+        try:
+            self._front = Front(InputProcessor(config, limits), config.seed, clock)
+        except BaseException:
+            self.shutdown()
+            raise
         self._begin(core)
 
     def _begin(self, core: EngineCore, listeners: Sequence[StepListener] = ()) -> None:

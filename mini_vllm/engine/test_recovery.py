@@ -99,10 +99,9 @@ class ShadowExecutor(Executor):
                 target[b * size : (b + 1) * size] = block
         tables: dict[str, list[int]] = {}
         for chunk in chunks_of(step):
-            ids, num_blocks = self.batch.block_tables[0].gather(
-                [self.batch._rows[chunk.request_id]]
-            )
-            tables[chunk.request_id] = ids[0, : num_blocks[0]].tolist()
+            row, remembered = [self.batch._rows[chunk.request_id]], self.batch.block_tables
+            ids = remembered.gather(row, remembered.num_blocks(row)[0, 0])
+            tables[chunk.request_id] = ids[0, 0].tolist()
             for position, token_id in enumerate(chunk.token_ids, chunk.num_computed_tokens):
                 block_id = tables[chunk.request_id][position // size]
                 assert block_id != 0

@@ -179,6 +179,7 @@ def load_hf_config(path: Path) -> Any:
             f"{file}: quantization {shown(raw['quantization'])} is MLX's form of weights; take the "
             "checkpoint that it was made from"
         )
+    raw, is_nested = _text_config_of(raw), raw.get("model_type") == "llama4"
     check_config(file, raw)
     if _is_plain(path):
         return SimpleNamespace(**raw)
@@ -194,9 +195,23 @@ def load_hf_config(path: Path) -> Any:
         ):
             raise CorruptCheckpointError(f"{file}: {shown(field)} is not the name of a field")
     try:
+        if is_nested:
+            return config_class.from_dict(raw)
         return AutoConfig.from_pretrained(path, trust_remote_code=False, local_files_only=True)
     except Exception as error:  # transformers validates with many kinds of exceptions
         raise CorruptCheckpointError(f"{file}: {shown(str(error))}") from error
+
+
+def _text_config_of(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of the text model where the checkpoint has one for images, too, as Llama 4."""
+    text, names = raw.get("text_config"), raw.get("architectures")
+    if raw.get("model_type") != "llama4" or not isinstance(text, dict):
+        return dict(raw)
+    outer = {
+        name: raw[name] for name in ("dtype", "torch_dtype", "quantization_config") if name in raw
+    }
+    named = ["Llama4ForCausalLM"] if names == ["Llama4ForConditionalGeneration"] else names
+    return outer | text | {"model_type": "llama4_text", "architectures": named}
 
 
 def _is_plain(path: Path) -> bool:

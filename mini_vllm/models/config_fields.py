@@ -32,11 +32,13 @@ class HFConfig(Protocol):
 
     architectures: list[str] | None
     attention_bias: bool
+    attention_chunk_size: int | None
     attention_multiplier: float
     dtype: Any
     embedding_multiplier: float
     hidden_size: int
     intermediate_size: int
+    layer_types: list[str]
     logits_scaling: float
     max_position_embeddings: int
     mlp_bias: bool
@@ -63,7 +65,9 @@ MODELS: Mapping[str, str] = {
     "phi3": "mini_vllm.models.phi3:Phi3ForCausalLM",
     "mixtral": "mini_vllm.models.moe.mixtral:MixtralForCausalLM",
     "qwen3_moe": "mini_vllm.models.moe.qwen3_moe:Qwen3MoeForCausalLM",
+    "olmoe": "mini_vllm.models.moe.olmoe:OlmoeForCausalLM",
     "gpt_oss": "mini_vllm.models.gpt_oss.model:GptOssForCausalLM",
+    "llama4_text": "mini_vllm.models.llama4.model:Llama4ForCausalLM",
     "gemma3_text": "mini_vllm.models.hybrid.gemma3:Gemma3ForCausalLM",
 }
 """By the model_type of a config.json, which transformers goes by: module and class, imported when
@@ -123,6 +127,7 @@ VALUES: Mapping[str, Rule] = {
         lambda value: value != 1 and is_int(value, 0, 1 << 30), "0 or an integer in [2, 1073741824]"
     ).or_none("null"),
     "max_window_layers": integer(0, 1 << 30),
+    "attention_chunk_size": integer(1, 1 << 30).or_none("null"),
     "layer_types": list_of(lambda value: isinstance(value, str), "strings").or_none("null"),
     "no_rope_layers": list_of(lambda value: is_int(value, 0, 1), "0 and 1").or_none("null"),
     **dict.fromkeys(
@@ -209,7 +214,10 @@ def check_config(file: Path, raw: Mapping[str, Any]) -> None:
     for field in ("rope_parameters", "rope_scaling"):
         check_values(file, raw.get(field) or {}, ROPE_VALUES)
     only = {field: allowed for field, allowed in ONLY.items() if field in raw}
-    if model_type in ("llama", "granite"):  # transformers keeps one, and attends to everything
+    if model_type == "llama4_text":
+        only.pop("attention_chunk_size", None)
+    # transformers keeps one, and attends to everything
+    if model_type in ("llama", "granite", "olmoe"):
         only["sliding_window"] = (None, 0)
     check_only(f"{file}: model_type {model_type!r}", raw, only)
 

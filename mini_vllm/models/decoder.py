@@ -91,6 +91,7 @@ class DecoderModel(nn.Module):
     """
 
     layer_cls: ClassVar[type[DecoderLayer]] = DecoderLayer
+    attention_cls: ClassVar[type[SelfAttention]] = SelfAttention
     quant_method: ClassVar[str] = ""  # a form of weights that the model itself reads
 
     def __init__(self, config: HFConfig, loader: WeightLoader) -> None:
@@ -139,7 +140,7 @@ class DecoderModel(nn.Module):
     def build_layer(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
         """The decoder layer of that index, loaded. Models differ by the options and by the MLP."""
         options = self.attention_options(config, layer_idx)
-        self_attn = SelfAttention(
+        self_attn = self.attention_cls(
             loader.at("self_attn"), self.attention_shape, layer_idx, **options
         )
         return self.layer_cls(

@@ -19,9 +19,11 @@ from transformers import (
     Gemma3TextConfig,
     GptOssConfig,
     GraniteConfig,
+    Llama4TextConfig,
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    OlmoeConfig,
     Phi3Config,
     Qwen2Config,
     Qwen3Config,
@@ -98,6 +100,7 @@ MOE = {
     "num_experts": 8,
     "num_experts_per_tok": 3,
 }
+OLMOE = {"intermediate_size": 24, "num_experts": 8, "num_experts_per_tok": 3, "pad_token_id": None}
 GPT_OSS = {
     "head_dim": 16,
     "sliding_window": 5,
@@ -105,6 +108,15 @@ GPT_OSS = {
     "num_experts_per_tok": 2,
     "swiglu_limit": 0.7,
     "rope_parameters": YARN | {"truncate": False},
+}
+LLAMA4 = {
+    "head_dim": 16,
+    "intermediate_size_mlp": 40,
+    "num_local_experts": 4,
+    "attention_chunk_size": 8,
+    "no_rope_layers": [1, 0],
+    "floor_scale": 5,
+    "attn_scale": 0.7,
 }
 GEMMA3 = {"head_dim": 20, "sliding_window": 5, "query_pre_attn_scalar": 30}
 SMALL: dict[str, Any] = {
@@ -248,6 +260,37 @@ CASES = {
     "mixtral": Case(MixtralConfig, {"num_local_experts": 5, "num_experts_per_tok": 2}),
     "mixtral-window": Case(
         MixtralConfig, {"num_local_experts": 3, "num_experts_per_tok": 3, "sliding_window": 7}
+    ),
+    "olmoe": Case(OlmoeConfig, OLMOE | {"norm_topk_prob": False}),
+    "olmoe-clip-biases-tied": Case(
+        OlmoeConfig,
+        {
+            **OLMOE,
+            "clip_qkv": 0.9,
+            "norm_topk_prob": True,
+            "num_key_value_heads": 1,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
+        sharded=True,
+    ),
+    "llama4": Case(
+        Llama4TextConfig, {**LLAMA4, "rope_parameters": {**LLAMA3_ROPE, "high_freq_factor": 1.0}}
+    ),
+    "llama4-some-experts": Case(
+        Llama4TextConfig,
+        {
+            **LLAMA4,
+            "head_dim": 20,
+            "interleave_moe_layer_step": 2,
+            "num_experts_per_tok": 2,
+            "no_rope_layers": [0, 1],
+            "layer_types": ["chunked_attention"] * 2,
+            "use_qk_norm": False,
+            "attention_bias": True,
+            "tie_word_embeddings": True,
+        },
+        sharded=True,
     ),
     "gpt-oss": Case(GptOssConfig, GPT_OSS),
     "gpt-oss-mqa-tied": Case(

@@ -115,11 +115,11 @@ class Checkpoint:
             return f"{name} has dtype {dtype}, supported are {', '.join(dtypes)}"
         return None
 
-    def ignore(self, suffix: str) -> None:
-        """Count the tensors whose name ends so as taken: what old checkpoints hold and no model
-        needs.
+    def ignore(self, part: str) -> None:
+        """Count the tensors whose name has this part as taken: what old checkpoints hold and no
+        model needs, or what is of another model.
         """
-        self._taken.update(name for name in self._source if name.endswith(suffix))
+        self._taken.update(name for name in self._source if part in name)
 
     def finish(self) -> None:
         """Close the files.

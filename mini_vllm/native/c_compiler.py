@@ -42,9 +42,9 @@ SECONDS_TO_BUILD = 600
 NONE_FOUND = "there is no C compiler ({}); install gcc or clang, as by: apt install gcc"
 
 
-# How a kernel is called: launch.get()(kernel, its arguments as a Structure). What records a forward
-# puts its own function here for as long as it does.
-launch = ContextVar("launch", default=lambda kernel, call: kernel(ctypes.byref(call)))
+# How a kernel is called: launch.get()(kernel), with its arguments as a Structure if it is one in C.
+# What records a forward puts its own function here for as long as it does.
+launch = ContextVar("launch", default=lambda kernel, *call: kernel(*map(ctypes.byref, call)))
 
 
 class CannotBuildError(Exception):

@@ -3,13 +3,26 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
+from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe import timeline
-from mini_vllm.observe.trace import run_trace
+from mini_vllm.observe.trace import TraceRecorder, run_trace
+from mini_vllm.offload.remote.gate import attach_gate
+from mini_vllm.offload.tiers.connector import TierConnector
+from mini_vllm.offload.tiers.disk import DiskTier
+from mini_vllm.offload.tiers.host import HostTier
+from mini_vllm.offload.tiers.manager import tiered
+from mini_vllm.offload.tiers.work import TierPlan, TierResult
+from mini_vllm.params import SamplingParams
+from mini_vllm.request import Request
+from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler
+from mini_vllm.step import KVResult
 
 TRACES = Path(__file__).parents[2] / "traces" / "vllm-0.33.0"
 SCENARIO = {  # 8 usable blocks: "other" is preempted, "shares-the-prefix" begins like "first"
@@ -77,6 +90,66 @@ def test_timeline_marks_the_budget_that_is_spent_and_the_recomputed_chunk() -> N
     assert b.marks.count("preempted") == b.num_preemptions > 0
     assert b.marks[b.marks.index("recompute") - 1] in ("waiting", "preempted")
     assert trace["totals"]["scheduled_tokens"] == 2 * (11 + 8) + b.num_recomputed_tokens
+
+
+WITH_TIERS = """\
+step      0         10
+first     #o
+other        #o
+short              #o
+again             ::<o
+tokens    61 61    121
+KV blocks 77 77    397
+
+# prefill chunk   < back from main memory
+o decode, one token   : waiting for a load
+tokens: share of the budget used; KV blocks: share of the cache in use"""
+
+
+def trace_with_tiers() -> dict[str, Any]:
+    """A prompt comes again, which only the disk has by then; an io thread reads for two steps."""
+
+    def make_connector() -> TierConnector:
+        return TierConnector(4, HostTier(2), DiskTier((), 9), clock=lambda: 0.0)
+
+    kv = tiered(KVCacheManager, make_connector)(num_blocks=5, block_size=4)
+    scheduler = Scheduler(kv, max_num_seqs=2, max_num_batched_tokens=16)
+    attach_gate(scheduler)
+    recorder = TraceRecorder(scheduler)
+    document, params = list(range(1, 10)), SamplingParams(max_tokens=2, ignore_eos=True)
+    prompts = {
+        0: ("first", document),
+        3: ("other", list(range(20, 30))),
+        8: ("again", document),
+        9: ("short", [7]),
+    }
+    ages: dict[int, int] = {}
+    is_read: dict[int, bool] = {}
+    for number in range(13):
+        if number in prompts:
+            name, prompt = prompts[number]
+            scheduler.add_request(Request(name, prompt, params))
+        recorder.before_schedule()
+        step = Step.decide(scheduler)
+        recorder.after_schedule(step)
+        plan = step.plan.connector or TierPlan("")
+        is_read |= {job.number: job.kind == "read" for job in plan.jobs}  # those that begin
+        ages = {number: ages.get(number, 0) + 1 for number in is_read}
+        done = {number: True for number in is_read if ages[number] > is_read[number]}
+        is_read = {number: read for number, read in is_read.items() if number not in done}
+        sampled = {name: [60 + number] for name in step.output.num_scheduled_tokens}
+        step.end_kv(kv, KVResult(connector=TierResult(done)))
+        recorder.after_update(step, sampled, step.update(scheduler, sampled))
+    assert not scheduler.has_unfinished_requests()
+    return recorder.to_trace("with tiers")
+
+
+def test_a_wait_for_a_load_has_a_sign_of_its_own() -> None:
+    trace = trace_with_tiers()
+    assert timeline.render_timeline(trace, width=60, ascii_only=True).plain == WITH_TIERS
+    drawn = timeline.render_timeline(trace, width=60).plain
+    assert "◁◁" in drawn
+    assert "◁ waiting for a load" in drawn
 
 
 WITH_DRAFTS = """\

@@ -18,6 +18,7 @@ export const MARKS = {
   rejected: "drafts, all rejected",
   idle: "running, not in this step",
   waiting: "waiting",
+  loading: "waiting for a load",
   preempted: "preempted",
 };
 const CHUNKS = ["prefill", "hit", "recompute"], VERIFIED = ["accepted", "partly", "rejected"];
@@ -75,7 +76,7 @@ export function replay(trace) {
   }
 
   return trace.steps.map((record) => {
-    const { sched, blocks = {}, preempted = [], waiting = [] } = record, cells = new Map();
+    const { sched, blocks = {}, preempted = [], waiting = [], loading = [] } = record, cells = new Map();
     const swappedIn = new Set((record.swapped_in ?? []).map(([, block]) => block));
     const admitted = new Map([...(record.new ?? []), ...(record.resumed ?? [])]);
     const note = (id, facts) => cells.set(id, { mark: "", ...cells.get(id), ...facts });
@@ -107,6 +108,7 @@ export function replay(trace) {
       if (caching) filled.forEach((block) => cached.add(block)); // from now on, before they are computed
     }
     running = record.running ?? running;
+    for (const id of loading) if (!cells.has(id)) note(id, { mark: "loading" });
     for (const id of waiting) if (!cells.has(id)) note(id, { mark: "waiting" });
     for (const id of record.running ?? running) if (!cells.has(id)) note(id, { mark: "idle" });
     for (const id of running) note(id, { start: computed.get(id), known: known.get(id) });
@@ -176,8 +178,9 @@ export function describe(frame, previous) {
   say(marked("swapped"), back, "come back from main memory");
   say(marked("idle"), () => "gets no tokens", "get no tokens", 2);
   say(marked("preempted"), (cell) => `is preempted${returns(cell)}`, "are preempted");
-  const arriving = marked("waiting").filter((cell) => !previous?.cells.get(cell.id)?.mark);
-  say(arriving, () => "arrives and waits", "arrive and wait", 2);
+  const before = ({ id }) => previous?.cells.get(id)?.mark;
+  say(marked("waiting").filter((cell) => !before(cell)), () => "arrives and waits", "arrive and wait", 2);
+  say(marked("loading").filter((cell) => before(cell) !== "loading"), () => "waits for a load", "wait for loads", 2);
   const ended = cells.filter((cell) => cell.end);
   say(ended, (cell) => (cell.end === "abort" ? "is aborted" : `finishes (${cell.end})`) + returns(cell), "end");
   if (frame.failed) parts.push(["the model", "raised, so the step is undone and its requests are preempted"]);
@@ -187,7 +190,9 @@ export function describe(frame, previous) {
 // --- how it looks ---------------------------------------------------------------------------------------------------
 
 /** What stands in a cell, beside the tokens of a chunk or the accepted drafts; the style sheet draws the other marks. */
-const SIGNS = { hit: "◆", recompute: "↺", swapped: "◀", preempted: "×", accepted: "●", partly: "◐", rejected: "○" };
+const SIGNS = {
+  hit: "◆", recompute: "↺", swapped: "◀", loading: "◁", preempted: "×", accepted: "●", partly: "◐", rejected: "○",
+};
 const MONO = "ui-monospace, SFMono-Regular, Menlo, Consolas, monospace";
 const CSS = `
 :host { display: block; margin: 1.2em 0; font-size: 14px; line-height: 1.45 }
@@ -234,7 +239,7 @@ svg { width: calc(var(--steps) * var(--cell)); height: 18px; margin-top: 6px; fi
 .hit, .swapped { --mark: var(--hit) }
 .recompute { --mark: var(--recompute) }
 .prefill, .hit, .recompute, .swapped { --w: calc(var(--cell) - 2px); --h: 20px; color: var(--on) }
-.accepted { color: var(--hit) }
+.accepted, .loading { color: var(--hit) }
 .partly { color: var(--decode) }
 .rejected { color: var(--preempted) }
 .preempted { color: var(--preempted); -webkit-text-stroke: 0.4px;

@@ -42,6 +42,7 @@ MARKS = {
     "rejected": Mark("○", "!", "red", "drafts, all rejected"),
     "idle": Mark("-", "-", "yellow", "running, not in this step"),
     "waiting": Mark("·", ".", "bright_black", "waiting"),
+    "loading": Mark("◁", ":", "green", "waiting for a load"),
     "preempted": Mark("x", "x", "bold red", "preempted"),
 }
 CHUNKS = ("prefill", "hit", "recompute", "swapped")
@@ -75,6 +76,7 @@ def read_requests(trace: Trace) -> list[RequestRow]:
     for record in trace["steps"]:
         admitted = dict(record.get("new", ())) | dict(record.get("resumed", ()))
         marks = dict.fromkeys(record.get("waiting", ()), "waiting")
+        marks |= dict.fromkeys(record.get("loading", ()), "loading")
         for request_id in record.get("preempted", ()):
             marks[request_id] = "preempted"
             rows[request_id].num_preemptions += 1

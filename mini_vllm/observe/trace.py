@@ -16,11 +16,12 @@ from typing import Any, Unpack
 from mini_vllm.observe.listener import StepListener
 from mini_vllm.observe.stats import StatsRecorder
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.registry import VLLM_NAMES, Classes, describe, make_scheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler_interface import SchedulerInterface, SchedulerOutput, Step
-from mini_vllm.step import KVResult
+from mini_vllm.step import KVPlan, KVResult
 from mini_vllm.structured.scheduler import sampling
 
 TRACE_SCHEMA_VERSION = 1
@@ -91,11 +92,10 @@ class TraceRecorder(StepListener):
             "resumed": resumed,
             "preempted": list(output.preempted_req_ids),
             "waiting": [request.request_id for request in scheduler.waiting],
+            "loading": [name for name, why in output.blocked.items() if why == REMOTE_KV],
             "blocks": blocks,
             "tables": tables,
-            "swapped_out": list(map(list, plan.swap_out)),
-            "swapped_in": list(map(list, plan.swap_in or getattr(plan.connector, "load", ()))),
-            "copied": list(map(list, plan.copy)),
+            **describe_copies(plan),
             "spec": {request_id: list(drafts) for request_id, drafts in output.drafts.items()},
             "forks": {
                 name: [fork.request_id for fork in forks]
@@ -242,6 +242,13 @@ def describe_request(request: Request) -> Record:
         "priority": request.priority,
         "ignore_eos": request.sampling_params.ignore_eos,
     }
+
+
+def describe_copies(plan: KVPlan) -> Record:
+    """Which blocks a step moves."""
+    swapped_in = plan.swap_in or getattr(plan.connector, "load", ())
+    copies = {"swapped_out": plan.swap_out, "swapped_in": swapped_in, "copied": plan.copy}
+    return {name: list(map(list, pairs)) for name, pairs in copies.items()}
 
 
 def describe_plan(plan: StepPlan) -> Record:

@@ -13,6 +13,9 @@ from typing import Any, NamedTuple
 from mini_vllm.request import Request
 from mini_vllm.step import KVPlan, KVResult
 
+# why a request is blocked: its K and V arrive later. vLLM: WAITING_FOR_REMOTE_KVS
+REMOTE_KV = "remote_kv"
+
 
 class Lookup(NamedTuple):
     """What a connector has of a request: so many tokens behind those that are on the device.

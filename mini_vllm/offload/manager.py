@@ -116,10 +116,12 @@ class OffloadingKVCacheManager(KVCacheManager):
         elif num_tokens and (
             self.preemption_mode == "swap" or self.cost.swap_is_cheaper(num_tokens)
         ):
-            self.connector.save(
-                request, self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)]
-            )
+            self.connector.save(request, self._blocks_of(request, num_tokens))
         super().free(request)
+
+    def _blocks_of(self, request: Request, num_tokens: int) -> list[int]:
+        """What keeps the first num_tokens tokens of a request."""
+        return self.get_block_ids(request.request_id)[: self._num_blocks(num_tokens)]
 
     def num_external_tokens(self, request: Request) -> int:
         load = self._loads.get(request.request_id)
@@ -134,20 +136,24 @@ class OffloadingKVCacheManager(KVCacheManager):
         return self.connector.get_num_new_matched_tokens(request, num_hit).is_ready
 
     def begin_step(self) -> KVPlan:
+        super().begin_step()
         return self.connector.begin_step()
 
     def end_step(self, result: KVResult | None) -> None:
         """What a failed step was to load was published, and whether it arrived is unknown: no
         lookup may find it.
         """
+        super().end_step(result)
         self.connector.end_step(result)
         if result is None:
-            for request, start, end in self._loads.values():
-                for block_hash in request.block_hashes[
-                    start // self.block_size : end // self.block_size
-                ]:
-                    self.block_pool.uncache_hash(block_hash)
+            for load in self._loads.values():
+                self._uncache(*load)
         self._loads.clear()
+
+    def _uncache(self, request: Request, start: int, end: int) -> None:
+        """No lookup finds tokens [start, end) of a request."""
+        for block_hash in request.block_hashes[start // self.block_size : end // self.block_size]:
+            self.block_pool.uncache_hash(block_hash)
 
     def exchange_notes(self, notes: Any) -> Any:
         loads, of_connector = notes or ({}, None)

@@ -6,6 +6,7 @@ monitor_workers).
 """
 
 import atexit
+import gc
 import multiprocessing
 import signal
 import time
@@ -68,6 +69,8 @@ class RankGroup:
         self._memory = SharedMemory(create=True, size=Ring.size_for(self.size))
         self._ring = Ring(self._memory.buf, self.size)
         atexit.register(self.close)
+        # else the end of Python looks through all that torch has made, for a second
+        atexit.register(gc.freeze)
         context = multiprocessing.get_context("spawn")
         payload = bytes(ForkingPickler.dumps((main, arguments)))
         for i in range(self.size):
@@ -131,7 +134,7 @@ class RankGroup:
                 try:
                     pipe.send_bytes(message)
                 except OSError:
-                    self._lose(self._death_of(i))
+                    self._lose_rank(i)
         return pending.future
 
     def unlink(self) -> None:
@@ -160,7 +163,7 @@ class RankGroup:
                     try:
                         answer = ForkingPickler.loads(pipe.recv_bytes())
                     except (EOFError, OSError):
-                        self._lose(self._death_of(i))
+                        self._lose_rank(i)
                         return
                     self._take(i, answer)
 
@@ -192,10 +195,14 @@ class RankGroup:
             return None
         return failed[0] if failed else Answer(0, False, [each.value for each in answers])
 
-    def _death_of(self, rank: int) -> str:
-        process = self._processes[rank]
-        process.join(1)
-        return f"rank {rank} of {self.size} has ended (exit code {process.exitcode})"
+    def _lose_rank(self, rank: int) -> None:
+        """Its pipe is closed. It may still have to say why, and no other rank waits for that."""
+        lost = self._processes[rank]
+        for process in self._processes:
+            if process is not lost:
+                process.kill()
+        lost.join(1)
+        self._lose(f"rank {rank} of {self.size} has ended (exit code {lost.exitcode})")
 
     def _lose(self, reason: str) -> None:
         """End all ranks, and whatever waits for them."""

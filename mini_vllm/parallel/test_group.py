@@ -1,11 +1,12 @@
 """Processes of a group: what they are asked, and how a group ends."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -140,13 +141,39 @@ def test_a_rank_that_is_killed_ends_the_group(group: RankGroup, rank: int, is_bu
     other.close()
 
 
+def test_no_rank_lives_on_while_the_lost_one_is_waited_for(
+    group: RankGroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pids, events = pids_of(group), []
+    for process in multiprocessing.active_children():
+        for name in ("kill", "join"):
+            event = f"{name} {process.name}"
+            monkeypatch.setattr(process, name, noting(events, event, getattr(process, name)))
+    os.kill(pids[1], signal.SIGKILL)
+    with pytest.raises(ExecutorLostError, match="rank 1 of 2 has ended"):
+        group.run("hang").result()
+    assert events[:2] == ["kill mini-vllm rank 0", "join mini-vllm rank 1"]
+
+
+def noting(events: list[str], event: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    """The call, which is noted when it begins."""
+
+    def noted(*arguments: Any) -> Any:
+        events.append(event)
+        return call(*arguments)
+
+    return noted
+
+
 SCRIPT = """
-import signal, sys
+import atexit, gc, signal, sys
 from mini_vllm.parallel.group import RankGroup
 from mini_vllm.parallel.test_group import main, pids_of
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job has none
+    if "forget" in sys.argv:
+        atexit.register(lambda: print(gc.get_freeze_count() > 0))
     meeting = sys.argv[1] if sys.argv[1].startswith("/") else ""
     group = RankGroup(2, meeting, main)
     pids = pids_of(group)
@@ -234,6 +261,6 @@ def test_ctrl_c_reaches_the_parent_alone(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_program_that_forgets_to_shut_down_ends(tmp_path: Path) -> None:
     process, pids = start(tmp_path, "unlink", "forget")
-    process.communicate("\n")
-    assert process.returncode == 0
+    output, _ = process.communicate("\n")
+    assert (process.returncode, output) == (0, "True\n"), "what torch has made is looked through"
     wait_until_gone(pids)

@@ -88,8 +88,9 @@ class EngineLoop:
         except BrokenPipeError:  # the front is gone
             raise
         except Exception as error:
+            words = error if isinstance(error, MiniVllmError) else shown(error)
             with suppress(OSError):
-                send(Died(f"{type(error).__name__}: {shown(error)}"))
+                send(Died(f"{type(error).__name__}: {words}"))
             logger.exception("the engine has stopped")
             raise
         finally:
@@ -113,6 +114,7 @@ class EngineLoop:
 
     def _state(self, deltas: list[TokenDelta], stats: Any, plan: StepPlan | None) -> StepDone:
         scheduler = self.core.scheduler
+        connector = getattr(scheduler.kv_cache_manager, "connector", None)
         drafts = getattr(scheduler, "speculation_stats", None)
         tenants = scheduler.usage_by_tenant() if isinstance(scheduler, TenantScheduler) else {}
         return StepDone(
@@ -125,6 +127,7 @@ class EngineLoop:
             drafts,
             tenants,
             self._experts.read(),
+            getattr(connector, "transfer_stats", None),
         )
 
 
@@ -154,13 +157,14 @@ def engine_main(options: Mapping[str, Any], commands: Connection, events: Connec
         torch.set_num_threads(1)
     try:
         loop = EngineLoop(EngineConfig(**options))
-        gc.freeze()  # what stays: a full collection would stop a step for a fifth of a second
-        loop.run(take, send)
-    except BrokenPipeError:  # the front is gone
-        pass
     except MiniVllmError as error:
         with suppress(OSError):
             send(Died(f"{type(error).__name__}: {error}"))
         sys.exit(1)
+    gc.freeze()  # what stays: a full collection would stop a step for a fifth of a second
+    try:
+        loop.run(take, send)
+    except BrokenPipeError:  # the front is gone
+        pass
     except Exception:  # it was logged and sent
         sys.exit(1)

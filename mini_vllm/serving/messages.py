@@ -10,6 +10,7 @@ import msgspec
 
 from mini_vllm.observe.stats import SchedulerStats
 from mini_vllm.observe.step_plan import StepPlan
+from mini_vllm.offload.remote.work import TransferStats
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request
 from mini_vllm.spec_decode.scheduler import SpeculationStats
@@ -112,6 +113,8 @@ class StepDone(Message):
     """As TenantScheduler.usage_by_tenant() tells them."""
     expert_loads: dict[int, list[int]] = {}
     """Now and then, as LoadsReader tells them."""
+    transfers: TransferStats | None = None
+    """Of an engine with a role."""
 
 
 class Died(Message):

@@ -27,8 +27,9 @@ from mini_vllm.serving.connections import Connection, Connections
 
 logger = logging.getLogger("mini_vllm")
 
-GRACE = 3.0  # seconds that a server whose engine has died goes on to say so
+GRACE = 0.5  # seconds that a server whose engine has died goes on to say so
 FLUSH = 0.5  # seconds for the last words of what was ended
+PATIENCE = 3.0  # seconds for an engine to end by itself
 POLL = 0.05
 MAX_LINES = 10_000  # of the log that wait to be written; those beyond them are lost
 
@@ -131,11 +132,13 @@ async def _drain(
 ) -> None:
     """Refuse what is new, let what is in flight finish until the timeout, and end the engine."""
     server.api.is_draining = True
+    if server.engine.is_dead:  # every stream has its error, and nothing ends but by a client
+        return
     is_idle = lambda: serving.done() or not server.num_in_flight  # noqa: E731
     await _until(is_idle, signals, most=2, timeout=timeout)
     server.engine.abort_all()
     await _until(is_idle, signals, most=2, timeout=FLUSH)
-    await server.engine.close(GRACE if server.api.is_ready and len(signals) < 2 else 0)
+    await server.engine.close(PATIENCE if server.api.is_ready and len(signals) < 2 else 0)
 
 
 def listen(host: str, port: int) -> socket.socket:

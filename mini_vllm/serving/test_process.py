@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -11,6 +12,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
@@ -18,21 +21,24 @@ from urllib.request import Request, urlopen
 import pytest
 
 from mini_vllm.errors import InvalidParameterError
+from mini_vllm.models.checkpoint import resolve_model
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.serving.run import listen
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the signals are those of POSIX")
 SERVE = "from mini_vllm.cli import main; main()"
+PATIENT = f"from mini_vllm.serving import run; run.GRACE = 1e6; {SERVE}"
 ENDLESS = {"messages": [{"role": "user", "content": "Go on"}], "ignore_eos": True, "stream": True}
 
 
 class Program:
     """A server in a process of its own."""
 
-    def __init__(self, *options: str, max_files: int = 1024) -> None:
+    def __init__(self, *options: str, max_files: int = 1024, code: str = SERVE) -> None:
         command = [
             sys.executable,
             "-c",
-            SERVE,
+            code,
             "serve",
             "--port",
             "0",
@@ -207,6 +213,43 @@ def test_an_idle_server_of_ranks_ends_when_any_of_its_processes_is_killed(
     assert not [path for path in rings if os.path.exists(path)]
 
 
+def health(program: Program) -> str:
+    """What /health says, whatever the status."""
+    try:
+        return str(json.loads(program.get("/health"))["status"])
+    except HTTPError as refusal:
+        return str(json.load(refusal)["status"])
+
+
+@pytest.mark.parametrize("kind", ["tensor", "expert", "data"])
+@pytest.mark.nightly
+def test_an_idle_server_that_loses_a_rank_says_so_and_ends(kind: str, tmp_path: Path) -> None:
+    """Once it is given the time to say so, and once it ends by itself."""
+    options, reason = ["--tensor-parallel-size", "2"], "rank 1 of 2 has ended (exit code -9)"
+    if kind == "expert":
+        case = CASES["qwen3-moe"]
+        write_checkpoint(tmp_path, replace(case, options=case.options | {"vocab_size": 2048}))
+        for file in resolve_model("tiny").glob("*token*.json"):
+            shutil.copy(file, tmp_path)
+        options += ["--enable-expert-parallel", "--model", str(tmp_path)]
+    elif kind == "data":
+        options, reason = ["--data-parallel-size", "2"], "replica 1: its process has ended"
+    for code, status in ((PATIENT, 0), (SERVE, 1)):
+        program = Program(*options, code=code)
+        pids = [pid for child in program.children() for pid in (child, *children_of(child))]
+        engine = program.children()[-1]
+        os.kill((children_of(engine) or [engine])[-1], signal.SIGKILL)
+        if code == PATIENT:
+            while (said := health(program)) == "ok":
+                pass
+            assert reason in said
+            program.process.send_signal(signal.SIGTERM)
+        assert program.wait() == status
+        assert code == PATIENT or reason in "".join(program.lines)
+        while not all(map(has_ended, pids)):
+            time.sleep(0.01)
+
+
 @pytest.mark.nightly
 def test_few_file_descriptors_are_enough_whatever_connects() -> None:
     """And half a body does not hold up the end, whatever time it would have."""
@@ -258,6 +301,28 @@ def test_ctrl_c_twice_ends_it_at_once(program: Program) -> None:
         assert stream.exception() is not None or stream.result()[-1]["choices"][0]["finish_reason"]
 
 
+def silent_clients(stack: ExitStack, program: Program, *asked: tuple[bool, float]) -> None:
+    """Clients that read nothing of a long answer, as a stream or in a piece, and send only a share
+    of their request; when all that are whole have been computed.
+    """
+    logprobs = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1500}
+    port = int(program.url.rpartition(":")[2])
+    for stream, share in asked:
+        data = json.dumps(ENDLESS | logprobs | {"stream": stream}).encode()
+        head = (
+            b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(data)
+        )
+        client = stack.enter_context(socket.socket())
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.connect(("127.0.0.1", port))
+        client.sendall(head + data[: int(len(data) * share)])
+    num_tokens = 1500.0 * sum(share == 1 for _, share in asked)
+    wanted = f'vllm:generation_tokens_total{{model_name="tiny"}} {num_tokens}'
+    while wanted not in program.get("/metrics"):
+        pass
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize(
     ("program", "num_signals"),
@@ -270,29 +335,26 @@ def test_clients_that_do_not_read_or_send_hold_up_no_end(
     """One reads none of a long answer in a piece, one none of a stream, and one has sent half a
     request.
     """
-    logprobs = {"logprobs": True, "top_logprobs": 20, "max_tokens": 1500}
-    port = int(program.url.rpartition(":")[2])
     with ExitStack() as stack:
-        for stream, share in ((False, 1.0), (True, 1.0), (True, 0.5)):
-            data = json.dumps(ENDLESS | logprobs | {"stream": stream}).encode()
-            head = (
-                b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\n"
-                b"Content-Length: %d\r\n\r\n" % len(data)
-            )
-            client = stack.enter_context(socket.socket())
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            client.connect(("127.0.0.1", port))
-            client.sendall(head + data[: int(len(data) * share)])
-        while 'vllm:generation_tokens_total{model_name="tiny"} 3000.0' not in program.get(
-            "/metrics"
-        ):
-            pass
+        silent_clients(stack, program, (False, 1.0), (True, 1.0), (True, 0.5))
         for _ in range(num_signals - 1):
             program.process.send_signal(signal.SIGTERM)
             while program.status("/health") == 200:
                 pass
         assert program.end(signal.SIGTERM) == 0
     assert "Traceback" not in "".join(program.lines)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("program", [("--shutdown-timeout", "1000000")], indirect=True)
+def test_a_client_that_does_not_read_holds_up_no_server_whose_engine_is_dead(
+    program: Program,
+) -> None:
+    with ExitStack() as stack:
+        silent_clients(stack, program, (False, 1.0), (True, 1.0))
+        os.kill(program.children()[-1], signal.SIGKILL)
+        assert program.wait() == 1
+    assert "the engine has stopped" in "".join(program.lines)
 
 
 def test_a_port_that_is_taken_is_named_before_a_model_is_loaded() -> None:

@@ -125,7 +125,7 @@ class GrammarGate(Part):
             for _, request in sampling(output, scheduler):
                 if (future := self._compiling.get(request.request_id)) is not None:
                     self._begin(request, future)  # the scheduler has admitted it without asking
-            output.blocked = dict.fromkeys(self._compiling, "grammar")
+            output.blocked.update(dict.fromkeys(self._compiling, "grammar"))
             if not output.num_scheduled_tokens and self.grammars.idle_seconds and not self._failed:
                 wait(self._compiling.values(), self.grammars.idle_seconds, FIRST_COMPLETED)
         for parent, request in sampling(output, scheduler) if self._grammars else ():

@@ -38,6 +38,32 @@ class BatchInvariant(TorchFunctionMode):
         self.multiples: dict[tuple[Any, ...], int] = {}
         """By product, shape and dtype of the weight: of what the rows have to be a multiple."""
 
+    def measure(self, run: Product, like: Tensor) -> int:
+        """The least of MULTIPLES that gives a row the same bits at every place among any number of
+        rows that is a multiple of it.
+
+        like [T, K]: has the size, the dtype and the device of the rows. Raises
+        InvalidParameterError if there is none.
+        """
+        rows = trial_rows(NUMBERS[-1] + MULTIPLES[-1], like)
+        for multiple in MULTIPLES:
+            wanted = run(rows[:multiple])[0]
+            among = [rows[: number + -number % multiple] for number in NUMBERS]
+            if all(
+                torch.equal(run(some)[0], wanted) and torch.equal(run(some.roll(-1, 0))[-1], wanted)
+                for some in among
+            ):
+                return multiple
+        raise InvalidParameterError(
+            f"batch_invariant: a product of {like.shape[1]} numbers in {like.dtype} with "
+            f"{torch.get_num_threads()} threads has other bits in every number of rows up to "
+            f"{NUMBERS[-1]}; set dtype='float32' or another number of threads"
+        )
+
+    def compute(self, run: Product, rows: Tensor, multiple: int) -> Tensor:
+        """The product of rows [n * multiple, K]."""
+        return run(rows)
+
     def __torch_function__(
         self,
         func: Any,
@@ -51,29 +77,15 @@ class BatchInvariant(TorchFunctionMode):
         key = (func, weight.shape, x.dtype)
         run: Product = lambda rows: func(rows, weight, *rest, **(kwargs or {}))  # noqa: E731
         if key not in self.multiples:
-            self.multiples[key] = multiple_of(run, x.shape[1], x.dtype)
-        num_more = -len(x) % self.multiples[key]
-        return run(F.pad(x, (0, 0, 0, num_more)))[: len(x)] if num_more else run(x)
+            self.multiples[key] = self.measure(run, x)
+        multiple = self.multiples[key]
+        num_more = -len(x) % multiple
+        padded = F.pad(x, (0, 0, 0, num_more)) if num_more else x
+        return self.compute(run, padded, multiple)[: len(x)]
 
 
-def multiple_of(run: Product, size_in: int, dtype: torch.dtype) -> int:
-    """The least of MULTIPLES that gives a row the same bits at every place among any number of rows
-    that is a multiple of it.
-
-    Raises InvalidParameterError if there is none.
-    """
-    most = NUMBERS[-1] + MULTIPLES[-1]
-    rows = torch.arange(most * size_in).sin().view(most, size_in).to(dtype)
-    for multiple in MULTIPLES:
-        wanted = run(rows[:multiple])[0]
-        among = [rows[: number + -number % multiple] for number in NUMBERS]
-        if all(
-            torch.equal(run(some)[0], wanted) and torch.equal(run(some.roll(-1, 0))[-1], wanted)
-            for some in among
-        ):
-            return multiple
-    raise InvalidParameterError(
-        f"batch_invariant: a product of {size_in} numbers in {dtype} with "
-        f"{torch.get_num_threads()} threads has other bits in every number of rows up to "
-        f"{NUMBERS[-1]}; set dtype='float32' or another number of threads"
-    )
+def trial_rows(num_rows: int, like: Tensor) -> Tensor:
+    """Different rows [num_rows, K] of the size, the dtype and the device of like [T, K]."""
+    size_in = like.shape[1]
+    numbers = torch.arange(num_rows * size_in, device=like.device).sin()
+    return numbers.view(num_rows, size_in).to(like.dtype)

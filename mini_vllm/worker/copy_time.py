@@ -1,5 +1,5 @@
-"""How long it takes to copy a block of the KV cache to main memory: what a calibration of the
-simulator says of it.
+"""How large a block of the KV cache is, and how long it takes to copy it to main memory: what a
+calibration of the simulator says of it.
 """
 
 import statistics
@@ -18,6 +18,12 @@ def runner_of(executor: Executor) -> ModelRunner:
     """The runner of an executor that computes in this process, with torch."""
     assert isinstance(executor, LocalExecutor)
     return executor.runner
+
+
+def kv_bytes_per_token(runner: ModelRunner) -> int:
+    """K and V of one token in all layers, as they lie on the device."""
+    caches = [cache for layer in runner.kv_caches for cache in layer]
+    return sum(cache[0].nbytes for cache in caches) // runner.block_size
 
 
 def seconds_per_block(runner: ModelRunner, num_blocks: int = 64, repeats: int = 5) -> float:

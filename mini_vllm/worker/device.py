@@ -84,7 +84,8 @@ def _activation_bytes(config: EngineConfig, hf_config: HFConfig, dtype: torch.dt
         getattr(hf_config, "head_dim", None)
         or hf_config.hidden_size // hf_config.num_attention_heads
     )
-    per_token = 4 * hf_config.hidden_size + 3 * hf_config.intermediate_size + 2 * heads * head_dim
+    inner = max(hf_config.intermediate_size, getattr(hf_config, "intermediate_size_mlp", 0))
+    per_token = 4 * hf_config.hidden_size + 3 * inner + 2 * heads * head_dim
     layer = config.max_num_batched_tokens * per_token * dtype.itemsize
     return layer + 2 * 4 * config.max_num_seqs * hf_config.vocab_size
 

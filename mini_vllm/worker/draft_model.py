@@ -165,7 +165,7 @@ class DraftModelExecutor(LocalExecutor):
         part = StepInput.of(map(self._within, chunks), step.new_rows, **rest)
         while True:
             following = []
-            for request_id, (token,) in self.drafter.runner.execute(part).tokens.items():
+            for request_id, (token,) in self.drafter.run(part).tokens.items():
                 start = ends[request_id] + len(self._drafts[request_id])
                 self._drafts[request_id].append(token.token_id)
                 sample = (Sample(request_id, 0),)

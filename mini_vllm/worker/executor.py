@@ -69,6 +69,9 @@ class Executor(ABC):
     def synchronize(self) -> None:
         """Wait until the device has done what it was asked to."""
 
+    def drain(self) -> None:  # noqa: B027  # most wait for nobody
+        """The engine ends, and shutdown() follows: what comes from elsewhere is not waited for."""
+
     @abstractmethod
     def shutdown(self) -> None:
         """Give everything back. Steps that were not finished are lost."""

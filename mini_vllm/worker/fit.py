@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from mini_vllm.attention import AttentionBackend
+from mini_vllm.attention.groups.chunks import check_chunk
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import WeightsTooLargeError
 from mini_vllm.models.checkpoint import load_hf_config, resolve_model
@@ -72,10 +73,13 @@ class Target:
 
     def accept(self, model: DecoderModel) -> None:
         """Raise WeightsTooLargeError for a model, built on the meta device, whose weights do not
-        fit, and InvalidParameterError for layers that the back end cannot compute.
+        fit, and InvalidParameterError for layers that the back end cannot compute, or that see
+        chunks which do not begin with a block.
         """
         if self.backend:
             self.backend.check_layers(model.attention_specs)
+        for spec in model.attention_specs:
+            check_chunk(spec.attention_chunk_size or 0, self.config.block_size)
         form = self.form_of(model)
         if form.weight_bytes > form.free_bytes:
             raise self.refusal(form)
@@ -164,7 +168,13 @@ def weight_bytes(model: DecoderModel, device: torch.device) -> int:
 def info_of(model: DecoderModel) -> ModelInfo:
     """What an engine has to know of a model."""
     specs = tuple(
-        LayerKVSpec(spec.num_kv_heads, spec.head_dim, spec.dtype.itemsize, spec.sliding_window)
+        LayerKVSpec(
+            spec.num_kv_heads,
+            spec.head_dim,
+            spec.dtype.itemsize,
+            spec.sliding_window,
+            spec.attention_chunk_size,
+        )
         for spec in model.attention_specs
     )
     return ModelInfo(model.vocab_size, specs)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from mini_vllm.attention import AttentionMetadata
-from mini_vllm.attention.metadata import refuse_too_long, to_device
+from mini_vllm.attention.metadata import ragged, refuse_too_long, to_device
 from mini_vllm.spec_decode.verify import PADDING
 from mini_vllm.step import BlockTable, SamplingRow, StepInput
 from mini_vllm.worker.feed import PLACEHOLDER
@@ -42,50 +42,55 @@ class PackedStep(NamedTuple):
 
 
 class BlockTables:
-    """The block tables of one group of layers: one row of a matrix [rows, columns] int32 for each
-    request.
+    """The block tables of all requests: one row of a matrix [rows, groups, columns] int32 for each.
 
     The matrix is persistent: a step writes the new ids into it and reads the rows of its requests.
     It can grow.
     """
 
-    def __init__(self) -> None:
-        self._ids: Array = np.zeros((8, 8), np.int32)
-        self._num_blocks: Numbers = np.zeros(8, np.int64)
+    def __init__(self, num_groups: int) -> None:
+        self._ids: Array = np.zeros((8, num_groups, 8), np.int32)
+        self._num_blocks: Numbers = np.zeros((8, num_groups), np.int64)
 
-    def append(self, rows: Sequence[int], tables: Sequence[BlockTable]) -> None:
-        """Put block ids behind those that each of these rows has. No row may stand there twice."""
-        counts = np.array([*map(len, tables)])
+    def append(self, rows: Sequence[int], tables: Sequence[Sequence[BlockTable]]) -> None:
+        """Put block ids, by group, behind those that each of these rows has. No row may stand there
+        twice.
+        """
+        num_groups = self._num_blocks.shape[1]
+        flat = [*chain.from_iterable(tables)]
+        counts = np.array([*map(len, flat)])
         self._make_room(max(rows) + 1, 0)
         starts = self._num_blocks[rows]
-        self._num_blocks[rows] = ends = starts + counts
+        self._num_blocks[rows] = ends = starts + counts.reshape(starts.shape)
         self._make_room(0, ends.max())
-        places = np.arange(counts.sum()) + np.repeat(starts + counts - counts.cumsum(), counts)
-        self._ids[np.repeat(rows, counts), places] = np.fromiter(
-            chain.from_iterable(tables), np.int32
-        )
+        owner, place = ragged(counts)
+        at = np.repeat(rows, num_groups)[owner], owner % num_groups, starts.ravel()[owner] + place
+        self._ids[at] = np.fromiter(chain.from_iterable(flat), np.int32)
 
     def clear(self, row: int) -> None:
         self._num_blocks[row : row + 1] = 0  # or nothing, where it never had any
 
-    def gather(self, rows: Sequence[int]) -> tuple[Array, Numbers]:
-        """The tables of these rows, [B, longest of them] int32, and their lengths [B]; what is
-        behind means nothing.
+    def num_blocks(self, rows: Sequence[int] | Numbers) -> Numbers:
+        """The lengths [B, groups] of the tables of these rows."""
+        return self._num_blocks[rows]
+
+    def gather(self, rows: Sequence[int] | Numbers, num_columns: int) -> Array:
+        """The first ids of these rows [B, groups, num_columns]; what is behind a table's end means
+        nothing.
         """
-        num_blocks = self._num_blocks[rows]
-        return self._ids[rows, : num_blocks.max(initial=0)], num_blocks
+        return self._ids[rows, :, :num_columns]
 
     def _make_room(self, num_rows: int, num_columns: int) -> None:
-        have_rows, have_columns = self._ids.shape
+        have_rows, _, have_columns = self._ids.shape
         if num_rows <= have_rows and num_columns <= have_columns:
             return
         rows, columns = (
             have if needed <= have else max(needed, 2 * have)
             for needed, have in ((num_rows, have_rows), (num_columns, have_columns))
         )
-        more_rows = 0, rows - have_rows
-        self._ids = np.pad(self._ids, (more_rows, (0, columns - have_columns)))
-        self._num_blocks = np.pad(self._num_blocks, more_rows)
+        more_rows, no_groups = (0, rows - have_rows), (0, 0)
+        self._ids = np.pad(self._ids, (more_rows, no_groups, (0, columns - have_columns)))
+        self._num_blocks = np.pad(self._num_blocks, (more_rows, no_groups))
 
 
 class InputBatch:
@@ -107,7 +112,7 @@ class InputBatch:
 
     def clear(self) -> None:
         """Forget every request."""
-        self.block_tables = [BlockTables() for _ in range(self.num_groups)]
+        self.block_tables = BlockTables(self.num_groups)
         self._rows: dict[str, int] = {}
         self._free_rows: list[int] = []
 
@@ -132,10 +137,7 @@ class InputBatch:
             self._rows[request_id] = self._free_rows.pop() if self._free_rows else len(self._rows)
         if step.new_block_ids:
             rows = [self._rows[request_id] for request_id in step.new_block_ids]
-            for group, tables in zip(
-                self.block_tables, zip(*step.new_block_ids.values(), strict=True), strict=True
-            ):
-                group.append(rows, tables)
+            self.block_tables.append(rows, [*step.new_block_ids.values()])
         self.sampling.update(step)
 
     def pack(self, step: StepInput) -> PackedStep:
@@ -146,22 +148,17 @@ class InputBatch:
         Raises KeyError for a request that no step has brought, InvalidParameterError for one with
         too few blocks.
         """
-        rows = [self._rows[request_id] for request_id in step.req_ids]
+        rows = np.array([self._rows[request_id] for request_id in step.req_ids])
         num_computed_tokens = np.array(step.num_computed_tokens, np.int64)
         query_lens = np.array(step.num_scheduled_tokens, np.int64)
-        metadata = []
-        for group in self.block_tables:
-            tables, num_blocks = group.gather(rows)
-            refuse_too_long(num_blocks, num_computed_tokens + query_lens, self.block_size)
-            metadata.append(
-                AttentionMetadata.build(
-                    num_computed_tokens, query_lens, tables, self.block_size, self.device
-                )
-            )
+        seq_lens, size = num_computed_tokens + query_lens, self.block_size
+        refuse_too_long(self.block_tables.num_blocks(rows).min(1), seq_lens, size)
+        tables = self.block_tables.gather(rows, -(-int(seq_lens.max()) // size))
+        metadata = AttentionMetadata.of_groups(seq_lens, query_lens, tables, size, self.device)
         sample_rows = np.array(step.sample_rows, np.int64)
         ends = query_lens.cumsum()
         owner = ends.searchsorted(sample_rows, side="right")
-        positions = (num_computed_tokens + query_lens - ends)[owner] + sample_rows
+        positions = (seq_lens - ends)[owner] + sample_rows
         token_ids = np.array(step.token_ids, np.int64)
         fed = self._fed(step, token_ids, ends)
         token_ids[fed[0]] = 0
@@ -199,5 +196,4 @@ class InputBatch:
         if row is None:
             return
         self._free_rows.append(row)
-        for tables in self.block_tables:
-            tables.clear(row)
+        self.block_tables.clear(row)

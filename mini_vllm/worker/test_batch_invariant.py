@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.attention import why_not
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.models.test_models import CASES, Case, write_checkpoint
+from mini_vllm.worker.draft_model import DraftSampler
+from mini_vllm.worker.sampler import Draw
 
 NO_C = why_not("c", torch.device("cpu"))
 pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
@@ -86,11 +89,16 @@ def test_a_request_has_the_same_bits_in_every_batch(
 def experts_checkpoint(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Experts whose products torch can group, and chooses their sums by the rows of each."""
-    path, case = tmp_path_factory.mktemp(request.param), CASES[request.param]
-    sizes = {"hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64}
-    write_checkpoint(path, Case(case.config_class, {**case.options, **sizes}))
+    path = tmp_path_factory.mktemp(request.param)
+    write_experts(path, request.param)
     return path
+
+
+def write_experts(path: Path, name: str) -> None:
+    """Experts whose products torch can group, and chooses their sums by the rows of each."""
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "moe_intermediate_size": 64}
+    case = CASES[name]
+    write_checkpoint(path, Case(case.config_class, {**case.options, **sizes}))
 
 
 FEW = [*PROMPTS[:4], PROMPTS[12]]
@@ -100,6 +108,32 @@ def test_experts_have_the_same_bits_in_every_batch(experts_checkpoint: Path) -> 
     both = {"dtype": "float32", "batch_invariant": True}
     wanted = answers(experts_checkpoint, FEW, **both, **ALONE)
     assert answers(experts_checkpoint, FEW, **both, **WAYS["chunks of 7"]) == wanted
+
+
+def test_experts_that_draft_have_the_same_bits_in_every_batch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a draft was drawn from decides whether it is taken."""
+    write_checkpoint(tmp_path / "target", CASES["llama"])
+    write_experts(tmp_path / "draft", "qwen3-moe")
+    drawn: dict[tuple[int | None, int], list[float]] = {}
+    draw = DraftSampler.draw
+
+    def noted(sampler: DraftSampler, logits: Tensor, peaks: Tensor, how: Draw) -> Tensor:
+        for row, position, each in zip(how.rows, how.positions, logits.tolist(), strict=True):
+            drawn[row.params.seed, position] = each
+        return draw(sampler, logits, peaks, how)
+
+    monkeypatch.setattr(DraftSampler, "draw", noted)
+    options = {"dtype": "float32", "batch_invariant": True, "speculative": "draft_model"}
+    options |= {"draft_model": str(tmp_path / "draft"), "num_speculative_tokens": 3}
+    found = []
+    for way in (ALONE, WAYS["chunks of 7"]):
+        answers(tmp_path / "target", FEW, **options, **way)
+        found.append(dict(drawn))
+        drawn.clear()
+    assert found[0] == found[1]
+    assert len(found[0]) > 12
 
 
 def test_without_it_the_bits_differ(checkpoint: Path) -> None:

@@ -4,6 +4,7 @@ everything.
 
 import contextlib
 import random
+from collections import Counter
 from concurrent.futures import Future
 from multiprocessing import Pipe
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 import torch
 
-from mini_vllm.attention import AttentionMetadata, PackedRequest
+from mini_vllm.attention import AttentionMetadata, AttentionSpec, PackedRequest, PagedAttention
+from mini_vllm.attention import backend as attention_backend
+from mini_vllm.attention import metadata as attention_metadata
+from mini_vllm.attention.torch_backend import TorchBackend
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, RequestRefusedError
 from mini_vllm.params import SamplingParams
@@ -185,6 +189,62 @@ def test_a_table_that_is_too_short_is_refused() -> None:
         take(batch, StepInput.of([Chunk("long", (1,), 19), Chunk("short", (1,), 4)]))
 
 
+# --- groups of layers --------------------------------------------------------------------------
+
+
+SHARED = ("positions", "query_start_loc", "seq_lens", "query_lens_cpu", "seq_lens_cpu")
+
+
+@pytest.mark.parametrize(("num_groups", "num_plans", "num_updates"), [(1, 1, 0), (6, 2, 4)])
+def test_groups_share_all_but_their_block_tables(
+    num_groups: int, num_plans: int, num_updates: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is uploaded, planned and checked for 24 layers, by its number."""
+    seen = Counter[str]()
+
+    def count(owner: Any, name: str) -> None:
+        called = getattr(owner, name)
+
+        def counted(*arguments: Any) -> Any:
+            seen[name] += 1
+            return called(*arguments)
+
+        monkeypatch.setattr(owner, name, counted)
+
+    for owner, name in (
+        (attention_metadata, "to_device"),
+        (attention_metadata, "ragged"),
+        (attention_backend, "check_cache"),
+        (TorchBackend, "plan"),
+    ):
+        count(owner, name)
+    batch = InputBatch(4, CPU, num_groups)
+    tables = [tuple(range(10 * g + 1, 10 * g + 4)) for g in range(num_groups)]
+    rows = {name: SamplingRow(PLAIN, i) for i, name in enumerate("ab")}
+    chunks = [Chunk("a", (1,), 8, tuple(tables)), Chunk("b", (1, 2), 0, tuple(tables))]
+    packed = take(batch, StepInput.of(chunks, rows))
+    assert seen == {"to_device": 3 + 2 * num_groups, "ragged": 1}
+    first = packed.metadata[0]
+    for table, each in zip(tables, packed.metadata, strict=True):
+        assert all(getattr(each, name) is getattr(first, name) for name in SHARED)
+        assert each.block_tables.tolist() == [[*table]] * 2
+        assert each.slot_mapping.tolist() == [4 * table[2], 4 * table[0], 4 * table[0] + 1]
+
+    layer_groups = [layer % num_groups for layer in range(24)]
+    specs = [AttentionSpec(2, 1, 8, 1.0, 6 if g else None) for g in layer_groups]
+    memory = [torch.zeros(64, 4, 1, 8) for _ in range(24 // num_groups)]
+    caches = [(memory[layer // num_groups],) * 2 for layer in range(24)]
+    attend = PagedAttention(TorchBackend(), caches, packed.metadata, specs, layer_groups)
+    assert seen["plan"] == num_plans
+    assert seen["check_cache"] == len(memory) * num_plans, "of each tensor for each kind of layers"
+    plans = {id(plan): plan for plan in attend.plans}
+    assert len(plans) == num_groups == num_plans + num_updates
+    assert len({id(plan.pages) for plan in plans.values()}) == num_plans
+    for group, plan in zip(layer_groups, attend.plans, strict=True):
+        # position 8 sees those from 0 on, or from 3 on
+        assert plan.blocks[0].tolist() == [*tables[group]]
+
+
 # --- behind every scheduler -----------------------------------------------------------------------
 
 
@@ -223,8 +283,9 @@ class CheckingExecutor(Executor):
         kv, requests = self.scheduler.kv_cache_manager, self.scheduler._requests
         for chunk in chunks_of(step):
             row = self.batch._rows[chunk.request_id]
-            ids, num_blocks = self.batch.block_tables[0].gather([row])
-            assert ids[0, : num_blocks[0]].tolist() == kv.get_block_ids(chunk.request_id)
+            num_blocks = self.batch.block_tables.num_blocks([row])[0, 0]
+            ids = self.batch.block_tables.gather([row], num_blocks)
+            assert ids[0, 0].tolist() == kv.get_block_ids(chunk.request_id)
             tokens = requests[chunk.request_id].all_token_ids
             end = chunk.num_computed_tokens + len(chunk.token_ids)
             assert tokens[chunk.num_computed_tokens : end] == list(chunk.token_ids)

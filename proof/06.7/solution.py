@@ -64,7 +64,7 @@ class World:
             self.see(f"what {request.request_id} reads", [self.device.get(slot) for slot in slots], equals=wanted)
             if end == request.num_tokens:
                 sampled[request.request_id] = [end % 50]
-        done = {number: self.ended.pop(number) for number in [*self.ended] if number in {j.number for j in plan.jobs}}
+        done, self.ended = self.ended, {}
         step.end_kv(self.kv, self.lab.KVResult(connector=self.lab.TierResult(done)))
         step.update(self.scheduler, sampled)
 

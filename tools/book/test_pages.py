@@ -19,7 +19,7 @@ import pytest
 
 from mini_vllm import errors
 from mini_vllm.cli.common import ENGINE_OPTIONS
-from mini_vllm.cli.serve import Access, Limits, serve
+from mini_vllm.cli.serve import Access, Disaggregation, Limits, serve
 from mini_vllm.models import checkpoint
 from mini_vllm.models.compressed_tensors import read_quantization_config
 from mini_vllm.models.config_fields import MODELS, check_config
@@ -236,7 +236,7 @@ def test_what_is_refused_is_refused_as_the_page_says(row: list[str], tmp_path: P
 
 
 def options_of_serve() -> set[str]:
-    own = {name for each in (serve, Access, Limits) for name in inspect.signature(each).parameters}
+    own = {name for each in (serve, Access, Limits, Disaggregation) for name in inspect.signature(each).parameters}
     names = {name.replace("enable_", "no_") for name in ENGINE_OPTIONS} | own
     return {"--" + name.replace("_", "-") for name in names}
 

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from mini_vllm.observe.page import Figure, caption_of, render_page
+from mini_vllm.observe.test_timeline import trace_with_tiers
 from mini_vllm.observe.timeline import MARKS, read_requests
 from mini_vllm.observe.trace import Record, ScenarioRun, TraceRecorder, run_trace
 from mini_vllm.scheduler import SchedulerOutput
@@ -303,6 +304,19 @@ def test_sentences_say_how_many_drafts_were_right() -> None:
             assert (int(drafts), int(right), int(tokens)) == (len(record["spec"][name]), sampled - 1, sampled)
             told.append(int(right))
     assert {0, 1} <= set(told)
+
+
+@needs_node
+def test_a_wait_for_a_load_is_drawn_and_said() -> None:
+    trace = trace_with_tiers()
+    (frames,) = read([trace])
+    assert [list(marks) for marks in zip(*(frame["marks"] for frame in frames), strict=True)] == [
+        row.marks for row in read_requests(trace)
+    ]
+    says = [frame["says"] for frame in frames]
+    assert says[8] == "Step 8: again waits for a load."
+    assert "again" not in says[9], "it still waits"
+    assert "again comes back from main memory with 8 tokens and computes 1" in says[10]
 
 
 # --- how it behaves ---------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ PA, WRITE, SIMPLE, TILES = (
     f"attention/{name}.py" for name in ("paged_attention", "write_kv", "triton_simple", "tiles")
 )
 FUSED, NUMERICS, BACKEND = "models/layers/fused_triton.py", "attention/numerics.py", "attention/triton_backend.py"
-INTERFACE = "attention/backend.py"
+PLANS = "attention/groups/plans.py"
 
 BUGS = [  # file, what stands there, the bug
     (PA, "visible = keys[None, :] <= positions", "visible = keys[None, :] < positions"),
@@ -56,7 +56,7 @@ BUGS = [  # file, what stands there, the bug
     (TILES, "first = first[owner] + offset", "first = first[owner]"),
     (TILES, "np.maximum(-(-end // split) - begin // split, 1)", "-(-end // split) - begin // split"),
     (BACKEND, "short_queries=short.queries(spec.group_size)", "short_queries=short.rows"),
-    (INTERFACE, "plans[kind] if kind[2]", "plans[kinds[0]] if kind[2]"),
+    (PLANS, "plan if spec.sinks is None else plan._replace(spec=spec)", "plan"),
     (FUSED, "rows // INNER * outer_stride + rows % INNER * inner_stride", "rows * inner_stride"),
     (FUSED, "tl.sum(x * x, axis=1) / SIZE", "tl.sum(x * x, axis=1) / BLOCK"),
     (FUSED, "        tl.store(residual_ptr + to, summed, mask=mask)\n", ""),

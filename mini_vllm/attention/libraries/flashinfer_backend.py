@@ -94,6 +94,12 @@ class FlashInferBackend(TritonBackend):
         finalize(plan, self._free[kind].append, (wrapper, event_on(device)))
         return plan
 
+    def update_block_table(
+        self, plan: Any, metadata: AttentionMetadata, spec: AttentionSpec
+    ) -> Any:
+        """A wrapper has the pages in its plan."""
+        return self.plan(metadata, spec)
+
     def _take(self, kind: str, device: torch.device) -> Any:
         """A wrapper that no plan has.
 

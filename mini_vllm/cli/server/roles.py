@@ -12,14 +12,13 @@ from mini_vllm.cli.common import option
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.observe.files import printable, read_text
-from mini_vllm.offload.remote.options import KVTransferConfig
+from mini_vllm.offload.remote.options import MIN_KEY, KVTransferConfig
 
 if TYPE_CHECKING:
     from mini_vllm.serving.routes import Api
 
 KEY_VARIABLE = "MINI_VLLM_KV_KEY"
 DEFAULT_BYTES = 1 << 30  # of main memory, from which blocks are lent and into which they are pulled
-MIN_KEY = 16  # characters
 
 
 @dataclass(frozen=True)

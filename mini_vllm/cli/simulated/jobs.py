@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from mini_vllm.cli.common import option
 from mini_vllm.cli.simulated.engines import Engines
-from mini_vllm.errors import InvalidParameterError
+from mini_vllm.errors import InvalidParameterError, is_int, shown
 from mini_vllm.load.workload import TraceRequest
 from mini_vllm.simulator.fleet import Simulation, simulate
 from mini_vllm.simulator.metrics import Metrics
@@ -32,8 +32,12 @@ class Tiers:
     )
     kv_offload_disk_bytes: int = option(0, "A disk behind that.", min=0)
     kv_bytes_per_token: int | None = option(None, "By default the calibration's.", min=1)
-    disk_bandwidth: float = option(3.0, "GB a second, to read and to write.")
-    disk_latency: float = option(0.1, "Milliseconds of each block.")
+    disk_bandwidth: float | None = option(
+        None, "GB a second, to read and to write; by default the calibration's, or 3."
+    )
+    disk_latency: float | None = option(
+        None, "Milliseconds of each block; by default the calibration's, or 0.1."
+    )
     load: str = option(
         "cheaper", "always, or cheaper: read from the disk only what takes longer to compute."
     )
@@ -41,22 +45,36 @@ class Tiers:
     def bytes_per_token(self, model: StepTimeModel) -> int:
         """Raises InvalidParameterError if nothing says it."""
         found = self.kv_bytes_per_token or model.about.get("kv_bytes_per_token")
-        if not found:
+        if found is None:
             raise InvalidParameterError(
                 "the calibration has no kv_bytes_per_token: give --kv-bytes-per-token"
             )
-        return int(found)
+        if not is_int(found, 1):
+            raise InvalidParameterError(
+                "the calibration's kv_bytes_per_token must be an integer of at least 1, "
+                f"got {shown(found)}"
+            )
+        return found
 
     def of(self, config: Mapping[str, Any], model: StepTimeModel) -> tier_options.Tiers:
         """In blocks of an engine. Raises InvalidParameterError."""
         block_bytes = self.bytes_per_token(model) * config["block_size"]
+        disk = model.about.get("disk", {})
+        if not isinstance(disk, dict):
+            raise InvalidParameterError(
+                f"the calibration's disk must be a JSON object, got {shown(disk)}"
+            )
+        figures = {f"disk_{name}": disk[name] for name in ("bandwidth", "latency") if name in disk}
+        if self.disk_bandwidth is not None:
+            figures["disk_bandwidth"] = self.disk_bandwidth * GB
+        if self.disk_latency is not None:
+            figures["disk_latency"] = self.disk_latency / 1000
         return tier_options.Tiers(
             (self.kv_offload_bytes or 0) // block_bytes,
             self.kv_offload_disk_bytes // block_bytes,
             block_bytes,
-            self.disk_bandwidth * GB,
-            self.disk_latency / 1000,
-            self.load,
+            load=self.load,
+            **figures,
         )
 
 

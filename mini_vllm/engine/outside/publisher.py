@@ -22,6 +22,7 @@ from mini_vllm.errors import (
     Rule,
     how_to_install,
     integer,
+    is_writable,
     one_of,
     shown,
 )
@@ -33,8 +34,7 @@ POLL_MS = 100
 logger = logging.getLogger("mini_vllm")
 
 TEXT = Rule(
-    lambda value: isinstance(value, str) and value == value.encode(errors="ignore").decode(),
-    "a text that UTF-8 can write",
+    lambda value: isinstance(value, str) and is_writable(value), "a text that UTF-8 can write"
 )
 ENDPOINT = Rule(
     lambda value: TEXT.holds(value) and value.startswith(("tcp://", "ipc://")),

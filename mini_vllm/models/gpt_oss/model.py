@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import torch
 
 from mini_vllm.models.config_fields import POSITIVE, HFConfig, check_values
-from mini_vllm.models.decoder import DecoderLayer, DecoderModel
+from mini_vllm.models.decoder import DecoderModel
 from mini_vllm.models.gpt_oss.experts import OssExperts, OssRouter
 from mini_vllm.models.layers.self_attention import AttentionShape, SelfAttention
 from mini_vllm.models.moe.router import check_experts
@@ -35,6 +35,7 @@ class SinkAttention(SelfAttention):
 class GptOssForCausalLM(DecoderModel):
     """Projections have biases. Experts are stored in four bits, or plainly."""
 
+    attention_cls: ClassVar[type[SelfAttention]] = SinkAttention
     quant_method: ClassVar[str] = "mxfp4"
 
     def __init__(self, config: Any, loader: WeightLoader) -> None:
@@ -45,14 +46,6 @@ class GptOssForCausalLM(DecoderModel):
     def attention_options(self, config: HFConfig, layer_idx: int) -> dict[str, Any]:
         biases = {"qkv_bias": config.attention_bias, "o_bias": config.attention_bias}
         return super().attention_options(config, layer_idx) | biases
-
-    def build_layer(self, config: HFConfig, loader: WeightLoader, layer_idx: int) -> DecoderLayer:
-        options = self.attention_options(config, layer_idx)
-        attention = SinkAttention(
-            loader.at("self_attn"), self.attention_shape, layer_idx, **options
-        )
-        mlp = self.build_mlp(config, loader.at("mlp"), layer_idx)
-        return DecoderLayer(loader, attention, mlp, config)
 
     def build_mlp(self, config: Any, loader: WeightLoader, layer_idx: int) -> OssExperts:
         sizes = config.hidden_size, config.num_experts, config.num_experts_per_tok

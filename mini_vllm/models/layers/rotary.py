@@ -96,9 +96,9 @@ def rope_parameters(hf_config: HFConfig) -> dict[str, Any]:
         if not ROPE_VALUES[name].holds(parameters.get(name)):
             value, allowed = shown(parameters.get(name)), ROPE_VALUES[name].allowed
             raise UnsupportedModelError(f"rope_parameters: {name} is {value}, allowed is {allowed}")
-    if rope_type == "llama3" and parameters["low_freq_factor"] >= parameters["high_freq_factor"]:
+    if rope_type == "llama3" and parameters["low_freq_factor"] > parameters["high_freq_factor"]:
         raise UnsupportedModelError(
-            f"rope_parameters {shown(parameters)}: low_freq_factor reaches high_freq_factor"
+            f"rope_parameters {shown(parameters)}: low_freq_factor is above high_freq_factor"
         )
     return parameters
 

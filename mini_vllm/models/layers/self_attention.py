@@ -34,10 +34,11 @@ class SelfAttention(nn.Module):
 
     spec: how this shard of the layer attends, for the back end that plans the step.
     qk_norm_eps: normalise each query and key head before it is turned (Qwen3); None leaves it out.
-    sliding_window: how many tokens, itself included, a token sees; None for all. scale: of the
-    scores; None is head_dim ** -0.5. is_rotated: whether positions turn queries and keys. is_fused:
-    whether the checkpoint has q, k and v in one matrix. channels: the order in which those of
-    queries and keys are turned (RotaryEmbedding); their dot product is the same in any order.
+    sliding_window: how many tokens, itself included, a token sees; attention_chunk_size: of chunks
+    of so many it sees its own; None for all. scale: of the scores; None is head_dim ** -0.5.
+    is_rotated: whether positions turn queries and keys. is_fused: whether the checkpoint has q, k
+    and v in one matrix. channels: the order in which those of queries and keys are turned
+    (RotaryEmbedding); their dot product is the same in any order.
     norm_cls: the norm of heads.
     """
 
@@ -51,6 +52,7 @@ class SelfAttention(nn.Module):
         o_bias: bool = False,
         qk_norm_eps: float | None = None,
         sliding_window: int | None = None,
+        attention_chunk_size: int | None = None,
         scale: float | None = None,
         is_rotated: bool = True,
         is_fused: bool = False,
@@ -70,6 +72,7 @@ class SelfAttention(nn.Module):
             scale=scale or shape.head_dim**-0.5,
             sliding_window=sliding_window,
             dtype=loader.dtype,
+            attention_chunk_size=attention_chunk_size,
         )
         # of q, k and v
         self.heads = [self.spec.num_heads, self.spec.num_kv_heads, self.spec.num_kv_heads]
@@ -91,9 +94,7 @@ class SelfAttention(nn.Module):
         stores keys, values.
         """
         heads = self.qkv_proj(hidden).unflatten(-1, (-1, self.head_dim))
-        query, key, value = heads.split(self.heads, dim=1)
-        if self.q_norm is not None and self.k_norm is not None:
-            query, key = self.q_norm(query), self.k_norm(key)
+        query, key, value = self.prepared(*heads.split(self.heads, dim=1))
         if self.channels is not None:
             query, key = query[..., self.channels], key[..., self.channels]
         if not self.is_rotated:  # by an angle of 0
@@ -101,3 +102,9 @@ class SelfAttention(nn.Module):
             rotation = Rotation(ones, torch.zeros_like(ones))
         output = attend(self.layer_idx, query, key, value, rotation)
         return self.o_proj(output.flatten(1))  # type: ignore[no-any-return]
+
+    def prepared(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, ...]:
+        """What is turned and attended to, of this shard's heads [T, heads, head_dim]."""
+        if self.q_norm is not None and self.k_norm is not None:
+            query, key = self.q_norm(query), self.k_norm(key)
+        return query, key, value

@@ -28,7 +28,7 @@ def align(chosen: Tensor, num_experts: int, block_size: int) -> Aligned:
     most = (num_pairs + min(num_pairs, num_experts) * (block_size - 1)) // block_size
     flat = flat.where(flat >= 0, num_experts)
     order = flat.argsort(stable=True)
-    counts = (flat[:, None] == torch.arange(num_experts + 1, device=device)).sum(0)
+    counts = count(flat, num_experts + 1)
     num_blocks = (counts + block_size - 1) // block_size
     ends = num_blocks.cumsum(0)
     begins = (ends - num_blocks) * block_size  # where the pairs of each expert are put
@@ -39,3 +39,10 @@ def align(chosen: Tensor, num_experts: int, block_size: int) -> Aligned:
     block = torch.arange(most, device=device)
     experts = torch.searchsorted(ends[:-1], block, right=True)
     return Aligned(pairs[: most * block_size], experts.where(block < ends[-2], -1))
+
+
+def count(numbers: Tensor, size: int) -> Tensor:
+    """How often each of [0, size) is among the numbers [N] int64: [size] int64. Nothing waits for
+    the device, as it would for torch.bincount.
+    """
+    return numbers.new_zeros(size).scatter_add_(0, numbers, torch.ones_like(numbers))

@@ -7,6 +7,7 @@ of its own experts, and the ranks add up what they have.
 import torch
 from torch import Tensor, nn
 
+from mini_vllm.models.moe.align import count
 from mini_vllm.parallel.experts.placement import expert_maps
 from mini_vllm.parallel.experts.shard import ExpertShard
 
@@ -36,8 +37,7 @@ class ExpertParallel(nn.Module):
         """The experts [T, k] that tokens have chosen, as places in `own`, or -1. Token t goes to
         copy t % copies of its expert.
         """
-        numbers = torch.arange(len(self.loads), device=chosen.device)
-        self.loads += (chosen.flatten()[:, None] == numbers).sum(0)
+        self.loads += count(chosen.flatten(), len(self.loads))
         tokens = torch.arange(len(chosen), device=chosen.device)[:, None]
         is_own = tokens % self.copies[chosen] == self.turn[chosen]
         return self.expert_map[chosen].where(is_own, -1)

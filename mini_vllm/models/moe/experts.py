@@ -20,7 +20,7 @@ from mini_vllm.errors import UnsupportedModelError
 from mini_vllm.models.layers.fused import silu_mul
 from mini_vllm.models.layers.linear import linear, load_weight
 from mini_vllm.models.layers.quantization import Int8Weight
-from mini_vllm.models.moe.align import align
+from mini_vllm.models.moe.align import align, count
 from mini_vllm.models.moe.expert_parallel import ExpertParallel
 from mini_vllm.models.moe.router import Router
 from mini_vllm.models.moe.rungs import Experts
@@ -46,9 +46,18 @@ def prepare(chosen: Tensor, num_experts: int) -> Pairs:
     device.
     """
     flat = chosen.flatten()
-    counts = (flat[:, None] == torch.arange(num_experts, device=flat.device)).sum(0)
-    order = flat.where(flat >= 0, num_experts).argsort(stable=True)
-    return Pairs(order, counts, chosen.shape[1])
+    flat = flat.where(flat >= 0, num_experts)
+    counts = count(flat, num_experts + 1)[:num_experts]
+    return Pairs(flat.argsort(stable=True), counts, chosen.shape[1])
+
+
+def restore(outputs: Tensor, pairs: Pairs) -> Tensor:
+    """Outputs [P, H] of the first P pairs, in the order of the tokens; 0 for the other ones: [T *
+    k, H].
+    """
+    if num_others := len(pairs.order) - len(outputs):
+        outputs = torch.cat((outputs, outputs.new_zeros(num_others, outputs.shape[1])))
+    return outputs.index_select(0, pairs.order.argsort())
 
 
 def finalise(outputs: Tensor, weights: Tensor) -> Tensor:
@@ -134,24 +143,23 @@ def stack(
 def run_loop(x: Tensor, chosen: Tensor, gate_up: Any, down: Any) -> Tensor:
     """One expert after the other. The host waits for the counts."""
     pairs = prepare(chosen, len(gate_up))
-    outputs = x.new_zeros(chosen.numel(), x.shape[1])
     counts = pairs.counts.tolist()
-    for expert, own in enumerate(torch.split(pairs.order[: sum(counts)], counts)):
-        if len(own):
-            inner = silu_mul(linear(x[own // pairs.top_k], gate_up[expert]))
-            outputs[own] = linear(inner, down[expert])
-    return outputs
+    own = x.index_select(0, pairs.order[: sum(counts)] // pairs.top_k)
+    outputs = [
+        linear(silu_mul(linear(rows, gate_up[expert])), down[expert])
+        for expert, rows in enumerate(torch.split(own, counts))
+        if len(rows)
+    ]
+    return restore(torch.cat(outputs or [own]), pairs)
 
 
 def run_grouped_mm(x: Tensor, chosen: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:
     """Two products of groups of rows, by torch."""
     pairs = prepare(chosen, len(gate_up))
     ends = pairs.counts.cumsum(0).int()
-    own = pairs.order[: int(ends[-1])]
-    inner = silu_mul(F.grouped_mm(x[own // pairs.top_k], gate_up.mT, offs=ends))
-    outputs = x.new_zeros(chosen.numel(), x.shape[1])
-    outputs[own] = F.grouped_mm(inner, down.mT, offs=ends)
-    return outputs
+    own = x.index_select(0, pairs.order[: int(ends[-1])] // pairs.top_k)
+    inner = silu_mul(F.grouped_mm(own, gate_up.mT, offs=ends))
+    return restore(F.grouped_mm(inner, down.mT, offs=ends), pairs)
 
 
 def run_triton(x: Tensor, chosen: Tensor, gate_up: Tensor, down: Tensor) -> Tensor:

@@ -18,7 +18,7 @@ from mini_vllm.models.moe.experts import RUNGS, finalise
 from mini_vllm.models.registry import load_model
 from mini_vllm.models.test_models import CASES, CPU, write_checkpoint
 from mini_vllm.parallel.experts.shard import ExpertShard, read_loads, shard_of, write_loads
-from mini_vllm.parallel.shard import Communicator
+from mini_vllm.parallel.shard import Communicator, Shard
 
 LOADS = [9.0, 1.0, 1.0, 4.0, 6.0, 0.0, 2.0, 2.0]
 
@@ -36,11 +36,14 @@ class Member(Communicator):
         self.barrier.wait(60)
         return gathered
 
+    def all_reduce(self, x: Tensor) -> Tensor:
+        return self.all_gather(x).sum(0)
+
     def all_to_all(self, x: Tensor) -> Tensor:
         return self.all_gather(x)[:, self.rank]
 
 
-@pytest.fixture(scope="module", params=["qwen3-moe", "mixtral"])
+@pytest.fixture(scope="module", params=["qwen3-moe", "mixtral", "olmoe"])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     write_checkpoint(folder, CASES[request.param])
@@ -111,6 +114,30 @@ def test_ranks_are_added_up_in_their_order_however_many_tokens_there_are() -> No
         with ThreadPoolExecutor(4) as threads:
             sums = [*threads.map(ExpertShard.combine, shards, terms[:, :num_tokens])]
         assert all(torch.equal(each, expected[:num_tokens]) for each in sums)
+
+
+def test_a_norm_over_all_heads_is_that_of_one_process_where_ranks_share_keys(
+    tmp_path: Path,
+) -> None:
+    """Of two KV heads, each is on two of four ranks."""
+    write_checkpoint(tmp_path, CASES["olmoe"])
+    table: dict[int, Tensor] = {}
+    members = [Member(rank, table, barrier) for barrier in (Barrier(4),) for rank in range(4)]
+    parts = [load(tmp_path, shard=Shard(i, 4, each)) for i, each in enumerate(members)]
+    whole, *parts = (each.layers[0].self_attn for each in (load(tmp_path), *parts))
+    x = torch.randn(9, 48)
+
+    def prepared(attention: Any) -> tuple[Tensor, ...]:
+        with torch.inference_mode():
+            heads = attention.qkv_proj(x).unflatten(-1, (-1, attention.head_dim))
+            return attention.prepared(*heads.split(attention.heads, 1))  # type: ignore[no-any-return]
+
+    query, key, value = prepared(whole)
+    with ThreadPoolExecutor(4) as threads:
+        for rank, found in enumerate(threads.map(prepared, parts)):
+            kv = slice(rank // 2, rank // 2 + 1)
+            wanted = query[:, rank : rank + 1], key[:, kv], value[:, kv]
+            torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_in_eight_bits_an_expert_has_the_weights_of_one_process(path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mini_vllm import LLM, SamplingParams
@@ -19,13 +19,14 @@ from mini_vllm.models.registry import load_model
 from mini_vllm.models.test_models import CASES, CPU, write_checkpoint
 from mini_vllm.parallel.shard import Shard
 
-MOE_CASES = ("qwen3-moe", "mixtral")
+MOE_CASES = ("qwen3-moe", "mixtral", "olmoe")
 
 
 def load(path: Path, **options: Any) -> Any:
     return load_model(path, load_hf_config(path), dtype=torch.float32, device=CPU, **options)
 
 
+@settings(deadline=None)
 @given(
     chosen=st.integers(1, 4).flatmap(
         lambda k: st.lists(
@@ -139,6 +140,8 @@ def test_tokens_are_those_of_transformers(checkpoint: tuple[Path, Any]) -> None:
         ("qwen3-moe", {"decoder_sparse_step": 0}, "decoder_sparse_step is 0"),
         ("qwen3-moe", {"mlp_only_layers": [-1]}, "mlp_only_layers is"),
         ("qwen3-moe", {"moe_intermediate_size": 0}, "moe_intermediate_size is 0"),
+        ("olmoe", {"clip_qkv": -1.0}, r"clip_qkv is -1\.0"),
+        ("olmoe", {"num_experts_per_tok": 9}, r"num_experts_per_tok is 9, allowed is .*\[1, 8\]"),
     ],
 )
 def test_numbers_that_cannot_be_are_refused(

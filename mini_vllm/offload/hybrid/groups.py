@@ -159,5 +159,7 @@ class ChunkedLocal(FullAttention):
 
 def group_of(spec: LayerKVSpec, block_size: int) -> FullAttention:
     """What a layer sees."""
+    if spec.attention_chunk_size:
+        return ChunkedLocal(block_size, spec.attention_chunk_size)
     window = spec.sliding_window
     return SlidingWindow(block_size, window) if window else FullAttention(block_size)

@@ -132,9 +132,9 @@ class KVCacheLayout:
 def layout_of(
     kv_specs: tuple[LayerKVSpec, ...], block_size: int, num_batched_tokens: int
 ) -> KVCacheLayout:
-    """The layout that a model gets: groups where there is a window, else one group."""
-    has_windows = any(spec.sliding_window for spec in kv_specs)
-    layer_groups = strided_groups(kv_specs) if has_windows else ()
+    """The layout that a model gets: groups where a layer does not see all, else one group."""
+    kinds = {type(group_of(spec, block_size)) for spec in kv_specs}
+    layer_groups = () if kinds <= {FullAttention} else strided_groups(kv_specs)
     return KVCacheLayout(kv_specs, block_size, num_batched_tokens, layer_groups)
 
 

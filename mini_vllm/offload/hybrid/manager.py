@@ -17,10 +17,11 @@ from typing import Any
 from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import KVCacheManager
-from mini_vllm.offload.hybrid.groups import FullAttention, IsCached
+from mini_vllm.offload.hybrid.groups import FullAttention, IsCached, group_of
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tokens_alone
 from mini_vllm.offload.hybrid.lookup import AgreedHit, Family, families_of, find_agreed_hit
 from mini_vllm.offload.hybrid.pool import BlockPoolOfGroup
+from mini_vllm.offload.hybrid.swap.arriving import num_tokens_of, places_of
 from mini_vllm.offload.hybrid.tables import begin_tables, drop_skipped, next_change
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.request import Request
@@ -203,7 +204,7 @@ class HybridKVCacheManager(KVCacheManager):
         return num_missing
 
     def _num_hit_tokens(self, computed_blocks: Sequence[Any]) -> int:
-        return len(computed_blocks[0]) * self.groups[0].block_size if computed_blocks else 0
+        return num_tokens_of(self.groups, computed_blocks)
 
     def num_slots(self, request: Request, num_tokens: int) -> int:
         """How many slots a request of num_tokens tokens gets."""
@@ -291,12 +292,14 @@ class HybridKVCacheManager(KVCacheManager):
             self._publish(request, request.num_computed_tokens)
 
     def withdraw(self, request: Request, num_new_tokens: int) -> None:
-        start = request.num_computed_tokens
+        self._uncache(request, start := request.num_computed_tokens, start + num_new_tokens)
+
+    def _uncache(self, request: Request, start: int, end: int) -> None:
+        """No group finds tokens [start, end) of a request."""
         for kind, pool in zip(self.groups, self.pools, strict=True):
-            size, step = kind.block_size, kind.block_size // self.hash_block_size
-            for i in range(start // size, (start + num_new_tokens) // size):
-                if (i + 1) * step <= len(request.block_hashes):
-                    pool.uncache_hash(request.block_hashes[(i + 1) * step - 1])
+            places = places_of(kind, self.hash_block_size, start, end)
+            for block_hash in request.block_hashes[places]:
+                pool.uncache_hash(block_hash)
 
     def _publish(self, request: Request, num_tokens: int) -> None:
         """Let the blocks of the first num_tokens tokens be found that are worth it, each once."""
@@ -345,27 +348,29 @@ def with_groups(
     block_size: int,
     num_batched_tokens: int,
 ) -> tuple[type[KVCacheManager], KVCacheLayout]:
-    """The KV cache manager for a model of these layers, and how they lie in blocks: where there is
-    a window, the plain one gives way to the one that has groups.
+    """The KV cache manager for a model of these layers, and how they lie in blocks: where a layer
+    does not see all, the plain one gives way to the one that has groups.
 
     num_batched_tokens: most tokens of steps in flight. A manager that does more than the plain one
-    keeps all blocks of all layers, as one with tiers; where the layers differ, the one that swaps
-    has groups, too. Raises InvalidParameterError for another one that swaps, if they do.
+    keeps all blocks of all layers; where the layers differ, the ones that swap or have tiers have
+    groups, too. Raises InvalidParameterError for another one that swaps, if they do.
     """
-    windows = {spec.sliding_window for spec in kv_specs}
-    if len(windows) > 1 and manager_cls is OffloadingKVCacheManager:
+    kinds = dict.fromkeys(group_of(spec, block_size) for spec in kv_specs)
+    differ = len(kinds) > 1
+    if differ and manager_cls is OffloadingKVCacheManager:
         from mini_vllm.offload.hybrid.swap.manager import SwappingHybridKVCacheManager
 
         manager_cls = SwappingHybridKVCacheManager
-    swaps = (
-        issubclass(manager_cls, OffloadingKVCacheManager) and "recompute" not in manager_cls.modes
-    )
-    if len(windows) > 1 and swaps:
-        raise InvalidParameterError(
-            f"{manager_cls.__name__} keeps blocks of one group, and the layers of this model "
-            f"differ in their window ({', '.join(map(str, windows))})"
-        )
-    if manager_cls is KVCacheManager and any(windows):
+    elif differ and issubclass(manager_cls, OffloadingKVCacheManager):
+        from mini_vllm.offload.hybrid.tiers.manager import grouped
+
+        if "recompute" not in manager_cls.modes:
+            raise InvalidParameterError(
+                f"{manager_cls.__name__} keeps blocks of one group, and the layers of this model "
+                f"differ in what they see ({', '.join(map(str, kinds))})"
+            )
+        manager_cls = grouped(manager_cls)
+    if manager_cls is KVCacheManager and {*map(type, kinds)} - {FullAttention}:
         manager_cls = HybridKVCacheManager
     layer_groups = manager_cls.layer_groups(kv_specs)
     return manager_cls, KVCacheLayout(kv_specs, block_size, num_batched_tokens, layer_groups)

@@ -16,11 +16,15 @@ class BlockPoolOfGroup:
         self._pool = pool
         self._group = group
 
+    def name(self, block_hash: Hashable) -> Hashable:
+        """What the pool calls a block of this content here."""
+        return self._group, block_hash
+
     def get_cached_block(self, block_hash: Hashable) -> KVCacheBlock | None:
-        return self._pool.get_cached_block((self._group, block_hash))
+        return self._pool.get_cached_block(self.name(block_hash))
 
     def cache_block(self, block: KVCacheBlock, block_hash: Hashable) -> None:
-        self._pool.cache_block(block, (self._group, block_hash))
+        self._pool.cache_block(block, self.name(block_hash))
 
     def uncache_hash(self, block_hash: Hashable) -> None:
-        self._pool.uncache_hash((self._group, block_hash))
+        self._pool.uncache_hash(self.name(block_hash))

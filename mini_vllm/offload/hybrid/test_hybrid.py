@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from math import lcm
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,11 @@ from mini_vllm.offload.hybrid.groups import ChunkedLocal, FullAttention, Sliding
 from mini_vllm.offload.hybrid.layout import KVCacheLayout, strided_groups, tensors_of_layers
 from mini_vllm.offload.hybrid.manager import HybridKVCacheManager
 from mini_vllm.offload.hybrid.swap.manager import SwappingHybridKVCacheManager
+from mini_vllm.offload.hybrid.tiers.manager import TieredHybridKVCacheManager
 from mini_vllm.offload.manager import OffloadingKVCacheManager
+from mini_vllm.offload.tiers.connector import TierConnector
+from mini_vllm.offload.tiers.host import HostTier
+from mini_vllm.offload.tiers.work import TierPlan, TierResult
 from mini_vllm.params import SamplingParams
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler
@@ -123,9 +128,10 @@ class Contents:
     def swap(self, plan: KVPlan) -> None:
         """Copies out, then in, of whole blocks."""
         size, slots = self.kv.block_size, self.slots
-        for block, cpu_block in plan.swap_out:
+        work = plan.connector if isinstance(plan.connector, TierPlan) else TierPlan("")
+        for block, cpu_block in (*plan.swap_out, *work.store):
             self.host[cpu_block] = [slots.get((block, i)) for i in range(size)]
-        for cpu_block, block in plan.swap_in:
+        for cpu_block, block in (*plan.swap_in, *work.load):
             slots.update(((block, i), content) for i, content in enumerate(self.host[cpu_block]))
 
     def check_conservation(self, requests: Sequence[Request]) -> None:
@@ -190,6 +196,10 @@ def run_at_random(
     if issubclass(manager_cls, SwappingHybridKVCacheManager):
         num_blocks = sum(kind.most_blocks(44, budget) for kind in groups) + rng.randint(2, 8)
         options = {"num_cpu_blocks": rng.choice((10, 80)), "enable_prefix_caching": seed % 3 > 0}
+    if issubclass(manager_cls, TieredHybridKVCacheManager):
+        num_blocks = sum(kind.most_blocks(44, budget) for kind in groups) + rng.randint(2, 8)
+        host = HostTier(rng.choice((10, 80)))
+        options = {"connector": TierConnector(lcm(*(kind.block_size for kind in groups)), host)}
     kv = manager_cls(
         num_blocks, size, groups=groups, max_num_batched_tokens=budget,
         prefix_cache_retention_interval=rng.choice((0, None, 2 * size)), **options,
@@ -232,7 +242,9 @@ def run_at_random(
             for r in scheduled
             if r.num_computed_tokens + output.num_scheduled_tokens[r.request_id] == r.num_tokens
         }
-        kv.end_step(KVResult())
+        if isinstance(plan.connector, TierPlan):
+            seen["loaded"] += len(plan.connector.load)
+        kv.end_step(KVResult(connector=TierResult()))
         scheduler.update_from_output(output, sampled)
         contents.check_conservation(requests)
     assert all(request.is_finished for request in requests)
@@ -261,6 +273,16 @@ def test_what_is_swapped_in_is_what_was_swapped_out(name: str) -> None:
     runs = [run_at_random(GROUPS[name], s, SwappingHybridKVCacheManager) for s in range(9)]
     seen = sum(runs, Counter[str]())
     assert min(seen[each] for each in ("preemptions", "swapped in", "failures")) > 0, seen
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["two", *(pytest.param(name, marks=pytest.mark.slow) for name in GROUPS if name != "two")],
+)
+def test_what_is_loaded_from_a_tier_is_what_went_down(name: str) -> None:
+    runs = [run_at_random(GROUPS[name], s, TieredHybridKVCacheManager) for s in range(9)]
+    seen = sum(runs, Counter[str]())
+    assert min(seen[each] for each in ("preemptions", "loaded", "failures")) > 0, seen
 
 
 TRACES = find_trace_files(Path(__file__).parents[3] / "traces" / "vllm-0.33.0-hybrid")
@@ -293,6 +315,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
         "GptOss",
         {"head_dim": 8, "num_local_experts": 4, "num_experts_per_tok": 2} | FIVE_TO_ONE,
     ),
+    "llama4": (
+        "Llama4Text",
+        {"head_dim": 8, "num_local_experts": 4, "interleave_moe_layer_step": 2, "floor_scale": 12}
+        | {
+            "no_rope_layers": [1, 1, 0, 1, 1, 0],
+            "attention_chunk_size": WINDOW,
+            "sliding_window": None,
+        }
+        | {"intermediate_size_mlp": 40, "attn_scale": 0.5},
+    ),
     "qwen2": ("Qwen2", {"use_sliding_window": True, "max_window_layers": 2}),
 }
 RNG = random.Random(1)
@@ -303,6 +335,9 @@ FOUR_SEATS = {
     "dtype": "float32", "block_size": 4, "num_kv_blocks": 100, "max_num_batched_tokens": 16,
     "max_model_len": 96,
 }  # fmt: skip
+
+
+FEWER_BLOCKS = {"llama4": {"num_kv_blocks": 60}}  # a chunk is cheaper than a window
 
 
 class Trained(NamedTuple):
@@ -361,7 +396,7 @@ def test_windows_give_the_tokens_of_transformers(
 
     model = trained(name)
     with caplog.at_level("INFO", "mini_vllm"):
-        llm = LLM(model.path, **FOUR_SEATS)
+        llm = LLM(model.path, **FOUR_SEATS | FEWER_BLOCKS.get(name, {}))
     assert "groups of layers: " in caplog.text
     params = replace(GREEDY, logprobs=0)
     for _ in range(2):
@@ -376,7 +411,8 @@ def test_windows_give_the_tokens_of_transformers(
     assert isinstance(scheduler.kv_cache_manager, HybridKVCacheManager)
     assert scheduler.prefix_cache_stats.hits > 0
     assert scheduler.preempted_prefix_cache_stats.requests > 0 or name == "mistral"
-    assert scheduler.kv_cache_manager.num_free_blocks == 99
+    kv = scheduler.kv_cache_manager
+    assert kv.num_free_blocks == kv.num_usable_blocks
 
 
 @pytest.mark.parametrize(
@@ -558,6 +594,29 @@ def test_swap_gives_the_tokens_of_transformers(
         assert isinstance(kv, SwappingHybridKVCacheManager) == (name == "gemma3")
         assert kv.num_free_blocks == kv.num_usable_blocks
         assert kv.connector.pool.num_free_blocks == 200
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("ahead", [False, True])
+@pytest.mark.parametrize("name", ["gemma3", "llama4"])
+def test_tiers_have_blocks_of_each_group(
+    name: str, ahead: bool, trained: Callable[[str], Trained], tmp_path: Path
+) -> None:
+    """In main memory, and in files for the next engine."""
+    from mini_vllm import LLM
+
+    options: dict[str, Any] = {"async_scheduling": ahead, "kv_offload_path": str(tmp_path)}
+    for _ in range(2):
+        llm = LLM(trained(name).path, **FOUR_SEATS | options, kv_offload_bytes=1 << 18)
+        for _ in range(2):
+            assert answers_of(llm) == trained(name).tokens
+        kv = llm.engine.scheduler.kv_cache_manager
+        assert isinstance(kv, TieredHybridKVCacheManager)
+        assert kv.num_free_blocks == kv.num_usable_blocks
+        stats = kv.connector.stats
+        assert min(stats.num_stored, stats.num_loaded, stats.num_written + stats.num_read) > 0
+        llm.engine.shutdown()
+    assert stats.num_read > 0
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from mini_vllm.errors import RequestRefusedError, shown
 from mini_vllm.offload.remote.leases import HEARTBEAT_SECONDS, LEASE_SECONDS, Lease
 from mini_vllm.offload.remote.options import KVTransferConfig, Peer, lent_as, remote_prefill
 from mini_vllm.offload.remote.shelf import Shelf
-from mini_vllm.offload.remote.work import Pull, Pulled, Tell
+from mini_vllm.offload.remote.work import Pull, Pulled, Tell, TransferStats
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.host import HostBlock
 from mini_vllm.offload.tiers.work import LookupResult, Name
@@ -62,6 +62,7 @@ class RemoteConnector(TierConnector):
         self.clock = clock
         self.failures: dict[str, str] = {}  # by request, why blocks of it have not come
         self.num_lent = self.num_pulled = self.num_missed = 0  # blocks
+        self.num_failed = 0  # prompts of which some block did not come
         # of a prefiller
         self._lent: dict[int, list[HostBlock]] = {}  # by generation
         self._granted: list[Lease] = []  # since the last step was decided
@@ -107,6 +108,17 @@ class RemoteConnector(TierConnector):
         for lease in self.shelf.collect():
             for block in self._lent.pop(lease.generation, ()):
                 self.host.release(block)
+
+    @property
+    def transfer_stats(self) -> TransferStats:
+        """What both roles have counted."""
+        return TransferStats(
+            self.num_lent,
+            self.shelf.num_expired,
+            self.num_pulled,
+            self.num_missed,
+            self.num_failed,
+        )
 
     @property
     def has_work(self) -> bool:
@@ -179,6 +191,7 @@ class RemoteConnector(TierConnector):
                 break
             blocks.append(block)
         if len(blocks) < len(missing):
+            self.num_missed += len(missing) - len(blocks)
             self._fail(request_id, f"main memory has room for {len(blocks)} of {len(missing)}")
         if not blocks:
             self._give_up(request_id)
@@ -188,16 +201,16 @@ class RemoteConnector(TierConnector):
         number = self._pulling[request_id] = next(self._numbers)
         self._num_pulling += 1
         job = Pull(number, awaited.peer, awaited.lease_id, names, cpu_blocks)
-        self._jobs[number] = job, (request_id, blocks)  # type: ignore[assignment]
+        self._jobs.ask(job, (request_id, blocks))
 
     def _end(self, job: Any, block: Any, went_well: Any) -> None:
+        if not isinstance(job, Tell | Pull):
+            super()._end(job, block, went_well)
+            return
         if isinstance(job, Tell):
             self.num_told -= 1
             if self._beating.get(job.peer) == job.number:
                 del self._beating[job.peer]
-            return
-        if not isinstance(job, Pull):
-            super()._end(job, block, went_well)
             return
         request_id, blocks = block
         pulled: Pulled = went_well
@@ -217,7 +230,9 @@ class RemoteConnector(TierConnector):
             self._fail(request_id, pulled.why)
 
     def _fail(self, request_id: str, why: str) -> None:
-        logger.warning("request %s: blocks of its prompt have not come: %s", request_id, why)
+        self.num_failed += 1
+        name = shown(request_id)
+        logger.warning("request %s: blocks of its prompt have not come: %s", name, why)
         if self.config.kv_load_failure_policy == "fail":
             self.failures[request_id] = why
 
@@ -235,7 +250,7 @@ class RemoteConnector(TierConnector):
         """The number of the job."""
         self.num_told += 1
         job = Tell(next(self._numbers), peer, what, lease_ids)
-        self._jobs[job.number] = job, None  # type: ignore[assignment]
+        self._jobs.ask(job, None)
         return job.number
 
     def _beat(self) -> None:

@@ -9,25 +9,39 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 
-from mini_vllm.errors import InvalidParameterError, Params, Rule, integer, is_number, one_of, shown
+from mini_vllm.errors import (
+    InvalidParameterError,
+    Params,
+    Rule,
+    integer,
+    is_number,
+    is_writable,
+    one_of,
+    shown,
+)
 from mini_vllm.offload.remote.leases import LEASE_SECONDS
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ANYWHERE = ("0.0.0.0", "::")
 ROLES = ("prefill", "decode")
 POLICIES = ("recompute", "fail")
+MIN_KEY = 16  # characters: whoever asks without it may guess it in peace
 MAX_ID = 256  # characters of a request id on the wire
-TEXT = Rule(lambda value: isinstance(value, str) and value != "", "a text that is not empty")
+HOST = Rule(lambda value: is_host(value), "the name or the address of a host, in ASCII")
 RULES: Mapping[str, Rule] = {
     "kv_role": one_of(ROLES),
     "kv_connector": one_of(("tcp", "nixl")),
     "kv_load_failure_policy": one_of(POLICIES),
-    "kv_ip": TEXT,
+    "kv_ip": HOST,
     "kv_port": integer(1, 65535),
     "kv_peers": Rule(
-        lambda value: isinstance(value, tuple) and all(map(TEXT.holds, value)), "hosts"
+        lambda value: isinstance(value, tuple) and all(map(is_host, value)),
+        "names or addresses of hosts, in ASCII",
     ),
-    "kv_key": TEXT.or_none(),
+    "kv_key": Rule(
+        lambda value: isinstance(value, str) and len(value) >= MIN_KEY and is_writable(value),
+        f"a text of at least {MIN_KEY} characters that UTF-8 can write",
+    ).or_none(),
     "kv_lease_duration": Rule(lambda value: is_number(value, 0, 1e6) and value > 0, "in (0, 1e6]"),
 }
 
@@ -84,6 +98,16 @@ class RemotePrefill(NamedTuple):
 
     peer: Peer
     request_id: str
+
+
+def is_host(name: Any) -> bool:
+    """Whether a socket can look for a host of this name."""
+    try:
+        return re.fullmatch(r"[\w.:%-]{1,255}", name, re.ASCII) is not None and bool(
+            name.encode("idna")  # as a socket does
+        )
+    except (TypeError, UnicodeError):
+        return False
 
 
 def is_remote_id(name: Any) -> TypeGuard[str]:

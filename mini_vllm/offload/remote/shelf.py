@@ -23,6 +23,8 @@ class Shelf:
         self._leases = leases
         self._changed = Condition()
         self._places: dict[int, dict[Name, CpuBlockId]] = {}  # by generation, if it is filled
+        self._released: set[int] = set()  # generations
+        self.num_expired = 0  # leases that have ended by themselves
 
     def __len__(self) -> int:
         """Leases that hold blocks."""
@@ -51,12 +53,17 @@ class Shelf:
     def collect(self) -> list[Lease]:
         """The leases whose blocks need not be held any longer."""
         with self._changed:
-            return self._forget(self._leases.collect())
+            collected = self._forget(self._leases.collect())
+            ended = {lease.generation for lease in collected}
+            self.num_expired += len(ended - self._released)
+            self._released -= ended
+            return collected
 
     def clear(self) -> None:
         """The engine begins again: what was lent is gone, and a reader that is at it is told."""
         with self._changed:
             self._forget(self._leases.clear())
+            self._released.clear()
             self._changed.notify_all()
 
     def _forget(self, leases: list[Lease]) -> list[Lease]:
@@ -102,4 +109,6 @@ class Shelf:
     def release(self, request_ids: Sequence[str]) -> int:
         """The decoder needs them no longer; returns how many were in force."""
         with self._changed:
+            found = [lease for each in request_ids if (lease := self._leases.find(each))]
+            self._released.update(lease.generation for lease in found)
             return sum(map(self._leases.release, request_ids))

@@ -28,6 +28,16 @@ class Tell(NamedTuple):
     request_ids: tuple[str, ...]
 
 
+class TransferStats(NamedTuple):
+    """Since the engine began."""
+
+    num_lent: int  # blocks that decoders could ask for
+    num_expired: int  # leases that ran out, and nobody has said that the blocks are not needed
+    num_pulled: int  # blocks that came from a prefiller
+    num_missed: int  # blocks that did not come
+    num_failed: int  # prompts of which some block did not come
+
+
 class Pulled(NamedTuple):
     """What came of a Pull: so many blocks from the first one on, and why not the next one."""
 

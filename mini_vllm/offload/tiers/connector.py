@@ -23,6 +23,7 @@ from mini_vllm.block_pool import KVCacheBlock
 from mini_vllm.offload.connector import KVConnector, Lookup
 from mini_vllm.offload.tiers.disk import DiskTier
 from mini_vllm.offload.tiers.host import HostBlock, HostTier
+from mini_vllm.offload.tiers.jobs import JobBook, News
 from mini_vllm.offload.tiers.policies.cost import DiskCost
 from mini_vllm.offload.tiers.work import Job, LookupResult, Name, TierPlan, TierResult
 from mini_vllm.request import Request
@@ -59,11 +60,12 @@ class Wait(NamedTuple):
 
 @dataclass(slots=True)
 class StepNotes:
-    """What a step moves and fills, which counts when it has gone well."""
+    """What a step moves, fills and tells, which counts when it has gone well."""
 
     stored: list[tuple[HostBlock, int]] = field(default_factory=list)
     loaded: list[tuple[HostBlock, int]] = field(default_factory=list)
     published: list[tuple[Any, KVCacheBlock]] = field(default_factory=list)
+    news: News = field(default_factory=News)
 
 
 def num_to_read(found: Iterable[LookupResult]) -> int:
@@ -100,7 +102,7 @@ class TierConnector(KVConnector):
         self._waits: dict[str, Wait] = {}  # of these, for what was on its way
         self._seen: set[str] = set()  # requests that main memory was told of
         self._gave_up: set[str] = set()  # requests that have waited long enough
-        self._jobs: dict[int, tuple[Job, HostBlock | None]] = {}  # whose end is not known yet
+        self._jobs = JobBook()
         self._notes = StepNotes()
 
     # --- what is there ----------------------------------------------------------------------------
@@ -115,12 +117,9 @@ class TierConnector(KVConnector):
 
     def get_num_new_matched_tokens(self, request: Request, num_computed_tokens: int) -> Lookup:
         """What main memory has. Changes nothing."""
-        num_blocks = 0
-        for name in self._names(request, num_computed_tokens):
-            if self.lookup(name) is not LookupResult.HIT:
-                break
-            num_blocks += 1
-        return Lookup(num_blocks * self.block_size)
+        found = map(self.lookup, self._names(request, num_computed_tokens))
+        hits = takewhile(lambda each: each is LookupResult.HIT, found)
+        return Lookup(len([*hits]) * self.block_size)
 
     def is_ready(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether all that the tiers have of a waiting request is in main memory.
@@ -249,7 +248,7 @@ class TierConnector(KVConnector):
             self._owner,
             tuple((block_id, block.cpu_block) for block, block_id in notes.stored),
             tuple((block.cpu_block, block_id) for block, block_id in notes.loaded),
-            tuple(job for job, _ in self._jobs.values()),
+            *self._jobs.tell(notes.news),
         )
         return KVPlan(connector=plan)
 
@@ -281,6 +280,10 @@ class TierConnector(KVConnector):
                 if number in self._jobs:  # else an earlier step in flight has told it
                     self._end(*self._jobs.pop(number), went_well)
 
+    def say_again(self) -> None:
+        """The step has failed, of which end_step() is about to tell."""
+        self._jobs.say_again(self._notes.news)
+
     def exchange_notes(self, notes: Any) -> Any:
         present, self._notes = self._notes, notes or StepNotes()
         return present
@@ -292,7 +295,7 @@ class TierConnector(KVConnector):
     ) -> None:
         """The coming step asks for a job. Its block is held already, and until it has ended."""
         number, cpu_block = next(self._numbers), block.cpu_block if block else CpuBlockId(-1)
-        self._jobs[number] = Job(number, kind, name, cpu_block, evicted), block
+        self._jobs.ask(Job(number, kind, name, cpu_block, evicted), block)
 
     def _write(self, block: HostBlock) -> None:
         """Keep the block in a file, too.

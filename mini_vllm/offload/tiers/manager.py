@@ -10,11 +10,12 @@ from typing import ClassVar
 from mini_vllm.block_pool import BlockPool, KVCacheBlock
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.kv_cache import PART, KVCacheManager
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.manager import OffloadingKVCacheManager
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.request import Request
-from mini_vllm.scheduler_interface import Part
-from mini_vllm.step import StepInput, StepOutput
+from mini_vllm.scheduler_interface import Part, SchedulerInterface, Step
+from mini_vllm.step import KVResult, StepInput, StepOutput
 
 POLICIES = ("lru", "arc")
 
@@ -48,6 +49,7 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
 
     modes: ClassVar[Sequence[str]] = ("recompute", "swap")
     make_connector: ClassVar[Callable[[], TierConnector]]
+    may_have_groups: ClassVar[bool] = False
 
     preemption_mode: str = "recompute"
     connector: TierConnector = field(default=None, metadata=PART)  # type: ignore[assignment]
@@ -56,6 +58,7 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
         self.hash_function = "sha256"
         self.connector = self.connector or type(self).make_connector()
         super().__post_init__()
+        self.preemption_mode = "swap"  # the same here: what a victim has computed is stored anyway
         self.block_pool = SpillingPool(self.num_blocks, self.connector.evict)  # type: ignore[arg-type]
 
     def num_external_tokens(self, request: Request) -> int:
@@ -65,6 +68,11 @@ class TieredKVCacheManager(OffloadingKVCacheManager):
     def is_ready(self, request: Request) -> bool:
         _, num_hit = KVCacheManager.get_computed_blocks(self, request)
         return self.connector.is_ready(request, num_hit)
+
+    def end_step(self, result: KVResult | None) -> None:
+        if result is None:
+            self.connector.say_again()
+        super().end_step(result)
 
     def withdraw(self, request: Request, num_new_tokens: int) -> None:
         super().withdraw(request, num_new_tokens)
@@ -84,15 +92,26 @@ class LoadGate(Part):
 
     def __init__(self, kv: TieredKVCacheManager) -> None:
         self.kv = kv
+        self._waiting: list[str] = []  # for a load, in the step that is being decided
 
     def may_admit(self, request: Request) -> bool:
-        return self.kv.is_ready(request)
+        is_ready = self.kv.is_ready(request)
+        if not is_ready:
+            self._waiting.append(request.request_id)
+        return is_ready
+
+    def after_schedule(self, step: Step, scheduler: SchedulerInterface) -> None:
+        step.output.blocked.update(dict.fromkeys(self._waiting, REMOTE_KV))
+        self._waiting = []
 
 
 def tiered(
-    manager_cls: type[KVCacheManager], make_connector: Callable[[], TierConnector]
+    manager_cls: type[KVCacheManager],
+    make_connector: Callable[[], TierConnector],
+    may_have_groups: bool = True,
 ) -> type[TieredKVCacheManager]:
-    """The KV cache manager with tiers, which make_connector makes.
+    """The KV cache manager with tiers, which make_connector makes. may_have_groups: whether it may
+    give way to one that has groups of layers, where the layers differ.
 
     Raises InvalidParameterError for one that is not the plain one: with groups of layers, or with
     blocks that are shared otherwise.
@@ -101,7 +120,7 @@ def tiered(
         raise InvalidParameterError(
             f"kv_offload_bytes needs KVCacheManager, got {manager_cls.__name__}"
         )
-    made = {"make_connector": staticmethod(make_connector)}
+    made = {"make_connector": staticmethod(make_connector), "may_have_groups": may_have_groups}
     return type(TieredKVCacheManager.__name__, (TieredKVCacheManager,), made)
 
 

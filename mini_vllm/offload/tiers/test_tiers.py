@@ -11,7 +11,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,8 @@ from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, KVCacheTooLargeError
 from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.models.test_models import CASES, write_checkpoint
+from mini_vllm.observe.timeline import read_requests, render_timeline
+from mini_vllm.observe.trace import TraceRecorder
 from mini_vllm.offload.remote.gate import attach_gate
 from mini_vllm.offload.tiers.connector import TierConnector
 from mini_vllm.offload.tiers.disk import DiskTier
@@ -38,6 +42,8 @@ from mini_vllm.scheduler_interface import Step
 from mini_vllm.step import KVResult
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.disk_time import measure_disk
+from mini_vllm.worker.tiers.errands import MOST_AGREED, Errands
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
 # --- without a model: who moves what, and when ----------------------------------------------------
@@ -141,8 +147,7 @@ class World:
             assert seen == [tuple(request.all_token_ids[: p + 1]) for p in range(start + n)]
             if self.scheduler.needs_sample(request, n):
                 sampled[request.request_id] = [sum(map(sum, seen)) % 89]
-        wanted = {job.number for job in plan.jobs}
-        done = {number: self.ended.pop(number) for number in [*self.ended] if number in wanted}
+        done, self.ended = self.ended, {}
         if spoilt is not None:
             self.scheduler.finish_request(spoilt.request_id, "error")
             spoilt.num_computed_tokens = 0
@@ -246,6 +251,55 @@ def test_a_step_that_fails_loses_no_job_and_no_token(
         world.step = failing  # type: ignore[method-assign]
         visit(world, [ends] * 9)
         assert world.tokens == expected, (k, second, kind)
+
+
+def test_a_step_names_the_jobs_that_are_new_and_not_all_that_are_under_way() -> None:
+    tier, numbers = HostTier(400), itertools.count()
+    connector, named, ended = TierConnector(BLOCK, tier, DiskTier([], 400)), 0, dict[int, bool]()
+    for number in range(100):
+        for _ in range(2):
+            connector.evict(b"%d" % next(numbers), 5)
+        plan = connector.begin_step().connector
+        assert plan.known == tuple(ended)
+        named += len(plan.jobs)
+        ended = {} if number < 50 else {number - 50: True}
+        connector.end_step(KVResult(connector=TierResult(ended)))
+    assert named == 198, "the writes of the last step are not named yet"
+    assert len(connector._jobs) == 200 - 50
+
+
+@pytest.mark.parametrize("kind", ["read", "write"])
+def test_a_job_under_way_costs_no_step_anything(kind: Any) -> None:
+    num_looks, futures = Counter[str](), []
+
+    class Looked(Future[bool]):
+        def done(self) -> bool:
+            num_looks["done"] += 1
+            return super().done()
+
+        def result(self, timeout: float | None = None) -> bool:
+            num_looks["result"] += 1
+            return super().result(timeout)
+
+    def submit(job: Job) -> Future[bool]:
+        futures.append(Looked())
+        return futures[-1]
+
+    errands = Errands("", submit)
+    jobs = tuple(Job(number, kind, b"") for number in range(100))
+    errands.begin(TierPlan("", jobs=jobs))
+    assert len(errands.begin(TierPlan("", jobs=jobs[:9])).oldest) == MOST_AGREED
+    assert len(futures) == 100, "a step that failed begins no job twice"
+    known: tuple[int, ...] = ()
+    for number in range(60):
+        futures[number].set_result(number != 7)
+        asked = errands.begin(TierPlan("", known=known))
+        assert errands.take(asked.known, 0.0) == {number: number != 7}
+        assert errands.take((), 0.0) == {number: number != 7}, "until it is known"
+        known = (number,)
+    assert num_looks == {"result": 60}
+    assert len(errands.begin(TierPlan("", known=known)).oldest) == MOST_AGREED
+    assert errands.take(known, 0.001) == {}
 
 
 def test_who_waits_for_a_disk_holds_no_seat_and_a_failed_read_is_computed() -> None:
@@ -486,6 +540,15 @@ def test_a_folder_belongs_to_one_layout_and_one_engine(tmp_path: Path) -> None:
         BlockFolder(str(tmp_path / "file"), LAYOUT)
 
 
+def test_reads_of_a_disk_are_measured_and_leave_nothing(tmp_path: Path) -> None:
+    found = measure_disk(str(tmp_path), 4096, num_blocks=4, repeats=1)
+    assert found.bandwidth > 0
+    assert 0 <= found.latency < 1
+    assert not [*tmp_path.iterdir()]
+    with pytest.raises(InvalidParameterError, match="disk must be a folder that can be written"):
+        measure_disk(str(tmp_path / "gone"), 4096)
+
+
 # --- with a model ---------------------------------------------------------------------------------
 
 PROMPTS = {
@@ -570,6 +633,23 @@ def test_what_left_the_device_comes_back_from_memory_and_disk_and_after_a_restar
     again.shutdown()
 
 
+@pytest.mark.slow
+def test_a_trace_shows_who_waits_for_the_disk_and_what_comes_back(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    engine = make_engine(checkpoint, kv_offload_bytes=1 << 14, kv_offload_path=tmp_path)
+    visit_all(engine)
+    recorder = TraceRecorder(engine.scheduler)
+    engine.listeners.append(recorder)
+    visit_all(engine)
+    engine.shutdown()
+    trace = recorder.to_trace("tiers")
+    assert {"loading", "swapped"} <= {mark for row in read_requests(trace) for mark in row.marks}
+    drawn = render_timeline(trace, max_bands=1000).plain
+    assert "waiting for a load" in drawn
+    assert "back from main memory" in drawn
+
+
 def test_spoilt_files_are_computed_again(checkpoint: Path, tmp_path: Path, answers: Any) -> None:
     engine = make_engine(checkpoint, kv_offload_path=tmp_path)
     visit_all(engine), engine.shutdown()
@@ -651,9 +731,7 @@ def test_tiers_go_with_what_else_decides(
 @pytest.mark.parametrize(
     "case", ["gemma3-window", "mistral-window", "qwen2-window-in-upper-layers"]
 )
-def test_layers_with_windows_keep_all_blocks_so_that_all_come_back(
-    case: str, tmp_path: Path
-) -> None:
+def test_blocks_of_layers_with_windows_come_back(case: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path, CASES[case])
     alone = visit_all(make_engine(tmp_path, num_kv_blocks=200, kv_offload_bytes=None))
     engine = make_engine(tmp_path)

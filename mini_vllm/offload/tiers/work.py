@@ -37,9 +37,9 @@ class Job(NamedTuple):
 class TierPlan:
     """The work of one step, in this order: store, load, then the model runs.
 
-    It names every job whose end is not known yet, also those of earlier steps. So a step that fails
-    loses no job, and no job is begun twice: an io thread begins what it has not begun, and a job
-    that the plan no longer names is forgotten.
+    A job is named once, and once more behind a step that has failed. So no job is lost, and none is
+    begun twice: an io thread begins what it has not begun. Results name a job that has ended until
+    a plan says that this is known, and then it is forgotten.
     """
 
     owner: str
@@ -47,11 +47,13 @@ class TierPlan:
     store: tuple[SwapOut, ...] = ()  # (block, CPU block)
     load: tuple[SwapIn, ...] = ()  # (CPU block, block)
     jobs: tuple[Job, ...] = ()
+    known: tuple[int, ...] = ()
+    """The numbers of jobs whose end the scheduler knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TierResult:
-    """done: the jobs of the plan that have ended, by number, and whether they went well.
+    """done: jobs that have ended, by number, and whether they went well.
 
     What was measured in the step, each as a number and seconds: blocks that were read, with as many
     reads at once as there are, and tokens that were computed.

@@ -74,7 +74,11 @@ class TransferConnector(ABC):
 
     @abstractmethod
     def build_connector_meta(self, num_scheduled_tokens: Mapping[str, int]) -> Any:
-        """What the workers have to do with the coming step; None: nothing."""
+        """What the workers have to do with the coming step; None: nothing.
+
+        If that step fails, its loads are promised again, in other blocks: a worker that has begun
+        one ends it before the next step begins, and does not report it.
+        """
 
     @abstractmethod
     def request_finished(self, request: Request, block_ids: Sequence[BlockTable]) -> bool:

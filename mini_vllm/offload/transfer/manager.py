@@ -206,6 +206,20 @@ class TransferKVCacheManager(KVCacheManager):
         report, self._report = self._report, NOTHING
         return report
 
+    def take_back(self, request: Request) -> None:
+        """The step that was to begin its load has failed, so nobody reports on it."""
+        if request.is_finished:
+            self.take_in(TransferReport(finished_recving=[request.request_id]))
+        else:
+            self.loading.discard(request.request_id)
+            self.begin_again(request)
+
+    def begin_again(self, request: Request) -> None:
+        """Nothing has been loaded. The request has no blocks, and what it found keeps its name."""
+        request.num_computed_tokens = request.num_tokens
+        self.free(request)
+        request.num_computed_tokens = 0
+
     def take_in(self, report: TransferReport) -> None:
         """Transfers have ended. A name that no transfer has is passed over."""
         for name in (*report.finished_recving, *report.finished_sending):

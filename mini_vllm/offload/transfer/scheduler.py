@@ -9,33 +9,36 @@ _update_waiting_for_remote_kv, _update_requests_with_invalid_blocks, kv_holding_
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from mini_vllm.errors import InvalidParameterError
-from mini_vllm.offload.hybrid.manager import Reservation
+from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.transfer.connector import Match, TransferReport
+from mini_vllm.offload.transfer.loads import Load, Loads
 from mini_vllm.offload.transfer.manager import TransferKVCacheManager
-from mini_vllm.offload.transfer.queues import LateVictims, TwoQueues
+from mini_vllm.offload.transfer.queues import LateVictims
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 
-REMOTE_KV = "remote_kv"  # what a request waits for
-SENDING = "sending"
+SENDING = "sending"  # what a request waits for
 
 
-class TransferScheduler(TwoQueues):
+class Flight(NamedTuple):
+    """A step that has not ended. What it brings for the requests in `stale` is dropped."""
+
+    output: SchedulerOutput
+    stale: set[Request]
+    loads: list[Load]
+
+
+class TransferScheduler(Loads):
     """The outermost class, over any scheduler of V1's kind: with_transfers() puts them together."""
 
-    num_speculative_tokens = 0
     num_draft_slots = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._waits_for_load: set[Request] = set()
-        self._failed_loads: set[Request] = set()  # of these, those with less than they should have
-        self._one_token_loads: set[Request] = set()  # all there is has been loaded
-        self._prefills: set[Request] = set()  # they will need more blocks to get through
-        self._flights: deque[tuple[SchedulerOutput, set[Request]]] = deque()  # with what is stale
+        self._flights: deque[Flight] = deque()
 
     # --- a step -----------------------------------------------------------------------------------
 
@@ -49,7 +52,8 @@ class TransferScheduler(TwoQueues):
         }
         output.blocked.update((each.request_id, REMOTE_KV) for each in self._waits_for_load)
         output.blocked.update(dict.fromkeys(kv.kept_req_ids, SENDING))
-        self._flights.append((output, set()))
+        loads, self._loads = self._loads, []
+        self._flights.append(Flight(output, set(), loads))
         kv.step_decided(output.num_scheduled_tokens)
         return output
 
@@ -80,7 +84,7 @@ class TransferScheduler(TwoQueues):
                     output, request, n, num_computed, blocks
                 ):
                     break
-            self._tell_connector(request, num_external)
+            self._tell_connector(request, num_local, num_external)
             if num_computed + n < request.num_tokens:
                 self._prefills.add(request)
             token_budget -= n
@@ -98,24 +102,6 @@ class TransferScheduler(TwoQueues):
                 return False
             self._promote(request)
         return all(part.may_admit(request) for part in self.parts)
-
-    def _promote(self, request: Request) -> None:
-        """The load has ended: what has arrived gets its names. Of a whole load the last token is
-        computed again, since its logits are needed.
-        """
-        kv = self.kv_cache_manager
-        self._waits_for_load.remove(request)
-        if request.num_computed_tokens:
-            kv.cache_blocks(request)
-        else:  # nothing has arrived: it begins again, and what it found here keeps its name
-            request.num_computed_tokens = request.num_tokens
-            kv.free(request)
-            request.num_computed_tokens = 0
-        self._failed_loads.discard(request)
-        if request.num_computed_tokens == request.num_tokens:
-            request.num_computed_tokens -= 1
-            if not request.num_computed_tokens:
-                self._one_token_loads.add(request)
 
     def _find_computed(self, request: Request) -> tuple[Sequence[Any], int, Match] | None:
         """The blocks and tokens found here, and what there is elsewhere; None: nobody knows yet."""
@@ -144,7 +130,7 @@ class TransferScheduler(TwoQueues):
             or kv.allocate_slots(request, 0, blocks) is None
         ):
             return False
-        self._tell_connector(request, num_external)
+        self._tell_connector(request, num_local, num_external)
         stats = self.preempted_prefix_cache_stats
         if request.status is RequestStatus.WAITING:
             stats, request.num_cached_tokens = self.prefix_cache_stats, num_local
@@ -156,22 +142,6 @@ class TransferScheduler(TwoQueues):
         self._prefills.add(request)
         return True
 
-    def _num_reserved_blocks(self) -> int:
-        """Blocks that prefills on their way still need, and what one request needs for its
-        drafts.
-        """
-        kv, k = self.kv_cache_manager, self.num_speculative_tokens
-        num_ahead = 1 + k + getattr(kv, "num_lookahead_tokens", 0) if k else 0
-        return sum(-(-num_ahead // size) for size in kv.block_sizes) + sum(
-            kv.num_blocks_needed(each, Reservation(each.at_most(each.num_tokens) + num_ahead, 0))
-            for each in self._prefills
-        )
-
-    def _tell_connector(self, request: Request, num_external: int) -> None:
-        kv = self.kv_cache_manager
-        tables = kv.get_block_tables(request.request_id, (0,) * len(kv.block_sizes))
-        kv.connector.update_state_after_alloc(request, tables, num_external)
-
     def _admit(self, request: Request, num_computed_tokens: int) -> None:
         self._to_waiting(request)
         self._one_token_loads.discard(request)
@@ -182,29 +152,11 @@ class TransferScheduler(TwoQueues):
         self.running.append(request)
         request.status = RequestStatus.RUNNING
 
-    def holds_blocks(self, request: Request) -> bool:
-        return bool(request.num_computed_tokens) or request in self._waits_for_load
-
-    def finish_request(self, request_id: str, reason: str) -> Request | None:
-        finished = super().finish_request(request_id, reason)
-        if finished is not None:
-            self._forget_loads(finished)
-        return finished
-
-    def _forget_loads(self, request: Request) -> None:
-        for each in (
-            self._waits_for_load,
-            self._failed_loads,
-            self._one_token_loads,
-            self._prefills,
-        ):
-            each.discard(request)
-
     def _preempt(self, request: Request) -> None:
         self._forget_loads(request)
         if self.kv_cache_manager.connector.requires_kv_delivery:
-            for _, stale in self._flights:
-                stale.add(request)
+            for flight in self._flights:
+                flight.stale.add(request)
         super()._preempt(request)
 
     # --- after the step ---------------------------------------------------------------------------
@@ -213,11 +165,11 @@ class TransferScheduler(TwoQueues):
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         """First what failed to load: its requests do the step again from there, or end."""
-        kv, (_, stale) = self.kv_cache_manager, self._flights.popleft()
+        kv, stale = self.kv_cache_manager, self._flights.popleft().stale
         report = kv.step_ended(output.num_scheduled_tokens)
         lost = self._find_lost(report)
         for request in lost:
-            if any(request in flight.scheduled_requests for flight, _ in self._flights):
+            if any(request in flight.output.scheduled_requests for flight in self._flights):
                 self._begin_again(request)
         if passed_over := stale.union(lost):
             rest = [each for each in output.scheduled_requests if each not in passed_over]
@@ -253,8 +205,8 @@ class TransferScheduler(TwoQueues):
 
     def _begin_again(self, request: Request) -> None:
         """What the steps in flight compute for it is as wrong. vLLM 0.33.0 takes it in."""
-        for _, stale in self._flights:
-            stale.add(request)
+        for flight in self._flights:
+            flight.stale.add(request)
         if request.status is RequestStatus.RUNNING:
             self.running.remove(request)
             table = self.kv_cache_manager.get_block_ids(request.request_id)
@@ -263,8 +215,11 @@ class TransferScheduler(TwoQueues):
             self._preempt(request)
 
     def fail_step(self, output: SchedulerOutput) -> None:
-        self._flights.pop()
-        self.kv_cache_manager.step_ended(output.num_scheduled_tokens)
+        """What the step was to load may not have arrived, or nobody has begun to load it."""
+        kv, loads = self.kv_cache_manager, self._flights.pop().loads
+        kv.step_ended(output.num_scheduled_tokens)
+        self._take_back(loads)
+        self._put_back(output)
         super().fail_step(output)
 
 

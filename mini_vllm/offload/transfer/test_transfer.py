@@ -105,9 +105,18 @@ class World:
         self.scheduler.add_request(request)
         return request
 
-    def step(self, **report: Any) -> dict[str, int]:
-        """Returns what was scheduled; the report comes with the end of the step."""
+    def step(self, fails: bool = False, aborted: str = "", **report: Any) -> dict[str, int]:
+        """Returns what was scheduled; the report comes with the end of the step.
+
+        fails: nothing comes of it. aborted: a request that its client has given up by then.
+        """
         step = Step.decide(self.scheduler)
+        if fails:
+            if aborted:
+                self.scheduler.abort_request(aborted)
+            step.undo(self.scheduler)
+            self.kv.block_pool.check_integrity()
+            return {}
         scheduled = dict(step.output.num_scheduled_tokens)
         sampled = {
             each.request_id: [1]
@@ -188,6 +197,47 @@ def test_a_block_that_did_not_arrive_is_never_found(policy: str, is_async: bool)
         assert world.step() == {"a": 9}
         world.step()
         assert request.output_token_ids == [1, 1]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_load_of_a_step_that_failed_is_taken_back_and_promised_anew(is_async: bool) -> None:
+    world = World(Store(8, is_async))
+    first = world.add("a", 9)
+    world.add("b", 9)
+    world.step(fails=True)
+    begun = [load[0] for load in world.store.loads]
+    assert begun == (["a", "b"] if is_async else ["a"]), "b finds what is loaded for a"
+    assert world.kv.num_free_blocks == world.kv.num_usable_blocks
+    assert world.kv.num_cached_blocks == 0, "nobody knows what has arrived"
+    assert [each.request_id for each in world.scheduler.waiting] == ["a", "b"]
+    assert first.num_computed_tokens == 0
+    world.step(**({"finished_recving": ["a", "b"]} if is_async else {}))
+    assert [load[0] for load in world.store.loads] == 2 * begun
+    for _ in range(2):
+        world.step()
+    assert first.output_token_ids == [1, 1]
+    assert not world.scheduler.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_aborted_in_a_step_that_fails_holds_nothing(is_async: bool) -> None:
+    world = World(Store(8, is_async))
+    world.add("a", 9)
+    world.step(fails=True, aborted="a")
+    assert not world.scheduler.has_unfinished_requests()
+    assert world.kv.num_free_blocks == world.kv.num_usable_blocks
+    assert world.kv.num_cached_blocks == 0
+
+
+def test_a_step_that_fails_leaves_the_loads_of_earlier_ones_alone() -> None:
+    world = World(Store(8))
+    world.add("a", 9)
+    world.step()
+    world.step(fails=True)
+    assert world.kv.num_free_blocks == world.kv.num_usable_blocks - 2
+    world.step(finished_recving=["a"])
+    assert world.step() == {"a": 1}
+    assert len(world.store.loads) == 1
 
 
 def test_what_nobody_knows_yet_is_passed_over() -> None:

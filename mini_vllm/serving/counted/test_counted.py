@@ -2,6 +2,7 @@
 
 from prometheus_client import CollectorRegistry, generate_latest
 
+from mini_vllm.offload.remote.work import TransferStats
 from mini_vllm.serving.counted.metrics import CountedMetrics
 from mini_vllm.serving.counted.reader import LoadsReader
 from mini_vllm.serving.messages import StepDone
@@ -39,4 +40,21 @@ def test_loads_of_experts_are_counters_by_layer_and_expert() -> None:
     assert [line for line in lines if "expert_tokens_total{" in line] == [
         f"{rows[0]}5.0",
         f"{rows[1]}2.0",
+    ]
+
+
+def test_blocks_that_travel_are_counters_of_a_server_with_a_role() -> None:
+    registry = CollectorRegistry()
+    metrics = CountedMetrics(registry, "name", None)
+    metrics.take(StepDone([], None, None, 0, 0, 0.0))
+    assert generate_latest(registry) == b""
+    stats = TransferStats(num_lent=5, num_expired=1, num_pulled=4, num_missed=3, num_failed=2)
+    metrics.take(StepDone([], None, None, 0, 0, 0.0, transfers=stats))
+    lines = generate_latest(registry).decode().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == [
+        'mini_vllm:kv_lent_blocks_total{model_name="name"} 5.0',
+        'vllm:nixl_num_kv_expired_reqs_total{model_name="name"} 1.0',
+        'mini_vllm:kv_pulled_blocks_total{model_name="name"} 4.0',
+        'mini_vllm:kv_missed_blocks_total{model_name="name"} 3.0',
+        'vllm:nixl_num_failed_transfers_total{model_name="name"} 2.0',
     ]

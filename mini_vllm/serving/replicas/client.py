@@ -7,11 +7,12 @@ Source: DPLBAsyncMPClient in vllm/v1/engine/core_client.py.
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.serving.counted.reader import Loads
 from mini_vllm.serving.engine_client import EngineClient, ProcessClient
 from mini_vllm.serving.messages import Add, Command, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.replicas.router import PrefixRouter
@@ -34,6 +35,7 @@ class ReplicasClient(EngineClient):
         self._silent: set[int] = set()
         self._ready: dict[int, Ready] = {}
         self._last = [StepDone([], None, None, 0, 0, 0.0)] * num_replicas
+        self._loads: dict[int, Loads] = {}  # of experts, by replica
         self._is_dead = False
         self._router = PrefixRouter(num_replicas, config.block_size, 1)
         if config.device != "cuda":
@@ -41,7 +43,7 @@ class ReplicasClient(EngineClient):
             cores = max(1, (os.cpu_count() or 1) // num_replicas)
             os.environ.setdefault("OMP_NUM_THREADS", str(cores))
         self._clients = [
-            make(config_of(config, i, num_replicas), partial(self._take, i), self._die)
+            make(config_of(config, i, num_replicas), partial(self._take, i), partial(self._die, i))
             for i in range(num_replicas)
         ]
 
@@ -93,13 +95,16 @@ class ReplicasClient(EngineClient):
                 for delta in event.deltas:
                     if delta.finish_reason is not None:
                         self._router.take_back(delta.request_id)
+                if event.expert_loads:  # which it tells now and then
+                    self._loads[place] = event.expert_loads
+                    event.expert_loads = added_loads(self._loads.values())
                 self._on_event(together(event, self._last))
             elif isinstance(event, Ready):
                 self._ready[place] = event
                 if len(self._ready) == len(self._clients):
                     self._start()
             else:
-                self._on_event(Died(f"replica {place}: {event.error}"))
+                self._end(place, event.error)
 
     def _start(self) -> None:
         """All are ready, and the smallest one says what a request may be."""
@@ -115,12 +120,16 @@ class ReplicasClient(EngineClient):
             Ready(smallest.vocab_size, smallest.max_model_len, smallest.num_slots, facts)
         )
 
-    def _die(self) -> None:
+    def _die(self, place: int) -> None:
         with self._lock:
-            if self._is_dead:
-                return
+            self._end(place, "its process has ended")
+
+    def _end(self, place: int, reason: str) -> None:
+        """The first that ends says why all do."""
+        if not self._is_dead:
             self._is_dead = True
-        self._on_death()
+            self._on_event(Died(f"replica {place}: {reason}"))
+            self._on_death()
 
 
 def clients_of(num_replicas: int) -> Callable[..., EngineClient]:
@@ -154,6 +163,7 @@ def together(done: StepDone, last: list[StepDone]) -> StepDone:
         sum(each.kv_cache_usage for each in last) / len(last),
         added(drafts) if drafts else None,
         tenants,
+        done.expert_loads,
     )
 
 
@@ -163,3 +173,13 @@ def added(drafts: list[SpeculationStats]) -> SpeculationStats:
         sum(counts) for counts in zip(*(d.num_drafts_by_accepted for d in drafts), strict=True)
     ]
     return SpeculationStats(by_accepted, sum(each.num_draft_tokens for each in drafts))
+
+
+def added_loads(loads: Iterable[Loads]) -> Loads:
+    """How often tokens have chosen an expert in all engines together."""
+    found: Loads = {}
+    for each in loads:
+        for layer, numbers in each.items():
+            before = found.get(layer, [0] * len(numbers))
+            found[layer] = [*map(sum, zip(before, numbers, strict=True))]
+    return found

@@ -21,7 +21,7 @@ from mini_vllm.config import EngineConfig
 from mini_vllm.load.workload import TraceRequest
 from mini_vllm.serving.conftest import LiveServer
 from mini_vllm.serving.engine_client import ThreadClient
-from mini_vllm.serving.messages import Add, Event, Finish, Ready, StepDone
+from mini_vllm.serving.messages import Add, Died, Event, Finish, Ready, StepDone
 from mini_vllm.serving.replicas.client import ReplicasClient, config_of
 from mini_vllm.serving.replicas.router import PrefixRouter
 from mini_vllm.simulator.fleet import simulate
@@ -143,6 +143,17 @@ def test_it_looks_like_one_engine(
     assert len(engines[0].sent) == 1, "what has ended is not ended again"
 
 
+def test_loads_of_experts_are_added_up_when_one_engine_tells_them(
+    parts: tuple[ReplicasClient, list[Recorded], list[Event | None]],
+) -> None:
+    _, engines, heard = parts
+    told = [{3: [1, 2]}, {3: [5, 0], 4: [1, 1]}, {}, {3: [2, 2]}]
+    for number, loads in enumerate(told):
+        engines[number % 2].say(StepDone([], None, None, 0, 0, 0.0, expert_loads=loads))
+    found = [each.expert_loads for each in heard if isinstance(each, StepDone)]
+    assert found == [{3: [1, 2]}, {3: [6, 2], 4: [1, 1]}, {}, {3: [3, 4]}]
+
+
 def test_one_that_stands_still_is_noticed_though_the_other_one_speaks(
     parts: tuple[ReplicasClient, list[Recorded], list[Event | None]],
 ) -> None:
@@ -162,8 +173,9 @@ def test_the_end_of_one_is_told_once(
 ) -> None:
     client, engines, heard = parts
     engines[1].die()
+    engines[0].say(Died("ExecutorLostError"))
     engines[0].die()
-    assert heard[1:] == [None]
+    assert heard[1:] == [Died("replica 1: its process has ended"), None]
     client.close(1)
     assert [engine.sent[-1] for engine in engines] == ["closed"] * 2
 

@@ -11,6 +11,7 @@ from mini_vllm.cli.server.roles import Disaggregation
 from mini_vllm.config import EngineConfig
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.remote.options import KVTransferConfig, Peer, lent_as, remote_prefill
+from mini_vllm.params import SamplingParams
 from mini_vllm.serving.openai.protocol import ApiError, ChatCompletionRequest, parse
 from mini_vllm.serving.roles.api import ChatWithTransfer, CompletionWithTransfer
 
@@ -112,6 +113,10 @@ def test_without_an_address_a_prompt_is_computed_here(params: Any) -> None:
     [
         ({"kv_role": "both"}, r"kv_role must be one of \('prefill', 'decode'\), got 'both'"),
         ({"kv_connector": "nixl"}, "kv_connector must be 'tcp': this engine has no NIXL to load"),
+        ({"kv_ip": "\ud800"}, "kv_ip must be the name or the address of a host, in ASCII, got"),
+        ({"kv_ip": "a..b"}, "kv_ip must be the name or the address of a host, in ASCII, got"),
+        ({"kv_peers": ["::1", "\ud800"]}, "kv_peers must be names or addresses of hosts, in ASCII"),
+        ({"kv_role": "\ud800"}, "kv_role must be one of"),
         ({"kv_port": 0}, "kv_port must be an integer in"),
         ({"kv_lease_duration": 0}, "kv_lease_duration must be in"),
         ({"kv_load_failure_policy": "retry"}, "kv_load_failure_policy must be one of"),
@@ -123,6 +128,37 @@ def test_without_an_address_a_prompt_is_computed_here(params: Any) -> None:
 def test_a_wrong_option_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidParameterError, match=message):
         KVTransferConfig(**{"kv_role": "decode", **options})
+
+
+@pytest.mark.parametrize("key", [123456789, ["secret"], b"secret" * 9, "\ud800" * 20, "short", ""])
+def test_a_key_that_is_none_is_refused_and_not_shown(key: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="kv_key must be None or a text") as refused:
+        KVTransferConfig(kv_role="decode", kv_key=key)
+    assert str(refused.value).endswith("got a value that is not shown")
+    with pytest.raises(InvalidParameterError, match="kv_transfer_config must be") as refused:
+        EngineConfig("tiny", kv_transfer_config=["kv_key", key])
+    assert str(refused.value).endswith("got a value that is not shown")
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"remote_host": "\ud800"},
+        {"do_remote_prefill": True, "remote_request_id": "r\ud800"},
+        {"\ud800": 1},
+        {"remote_block_ids": [{"a": ["\ud800"]}]},
+    ],
+)
+def test_what_no_socket_can_carry_is_refused_by_name(params: dict[str, Any]) -> None:
+    with pytest.raises(InvalidParameterError, match="kv_transfer_params must be a mapping whose"):
+        SamplingParams(kv_transfer_params=params)
+    body = {"prompt": "a", "kv_transfer_params": params}
+    if "remote_host" in params or "remote_request_id" in params:
+        with pytest.raises(ApiError, match="kv_transfer_params"):
+            parse(CompletionWithTransfer, body)
+    else:  # what the engine does not read is not passed on
+        found = parse(CompletionWithTransfer, body).sampling_options()["kv_transfer_params"]
+        assert not params.keys() & found.keys()
 
 
 def command_line(**given: Any) -> Disaggregation:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from itertools import takewhile
 
 from mini_vllm.offload.tiers.work import Job
 
@@ -15,16 +14,13 @@ class DiskClock:
         self.seconds_per_job = seconds_per_job
         self._free_at = {"read": 0.0, "write": 0.0, "delete": 0.0}
         self._ends: list[tuple[float, int]] = []  # a heap: when a job ends, and its number
-        self._last = -1  # the number of the newest job; a plan has them in order
 
     def begin(self, jobs: Sequence[Job], now: float) -> None:
-        """Begin those that are new."""
-        new = [*takewhile(lambda job: job.number > self._last, reversed(jobs))]
-        for job in reversed(new):
+        """A plan asks for them."""
+        for job in jobs:
             seconds = 0.0 if job.kind == "delete" else self.seconds_per_job
             end = self._free_at[job.kind] = max(self._free_at[job.kind], now) + seconds
             heappush(self._ends, (end, job.number))
-            self._last = job.number
 
     def take_done(self, now: float) -> dict[int, bool]:
         """The jobs that have ended, once."""

@@ -4,13 +4,14 @@ from collections import defaultdict
 
 from rich.text import Text
 
+from mini_vllm.observe.timeline import MARKS as OF_TRACES
 from mini_vllm.observe.timeline import Mark
 from mini_vllm.simulator.timeline.spans import Spans
 
 MARKS = {
     "queue": Mark("·", ".", "bright_black", "waits in a queue"),
-    "disk": Mark("~", "~", "yellow", "waits for the disk"),
-    "load": Mark("◀", "<", "bold green", "step that loads from main memory"),
+    "disk": OF_TRACES["loading"]._replace(meaning="waits for the disk"),
+    "load": OF_TRACES["swapped"]._replace(meaning="step that loads from main memory"),
     "prefill": Mark("█", "#", "cyan", "computes its prompt"),
     "transfer": Mark("→", ">", "magenta", "is sent to a decode worker"),
     "decode": Mark("▪", "o", "blue", "decodes"),

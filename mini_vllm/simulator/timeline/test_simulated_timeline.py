@@ -52,7 +52,7 @@ def test_a_transfer_lies_between_the_prompt_and_the_first_token() -> None:
     assert rows_of(spans, 10)[0] == "0 ##>>>>oooo"
 
 
-@pytest.mark.parametrize(("disk_blocks", "mark"), [(0, "<"), (1000, "~")])
+@pytest.mark.parametrize(("disk_blocks", "mark"), [(0, "<"), (1000, ":")])
 def test_a_wait_for_the_disk_and_a_load_are_seen(disk_blocks: int, mark: str) -> None:
     def prompt(time: float, first_id: int, num_ids: int) -> TraceRequest:
         ids = tuple(range(first_id, first_id + num_ids))

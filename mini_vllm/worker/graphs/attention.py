@@ -1,6 +1,6 @@
 """Attention that can be recorded, and attention at which a recording breaks."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -76,18 +76,16 @@ class StaticTorchBackend(AttentionBackend):
 
 
 def recordable(
-    backend: AttentionBackend, device: torch.device
+    backend: AttentionBackend, specs: Sequence[AttentionSpec]
 ) -> tuple[AttentionBackend, AttentionCGSupport]:
-    """The back end that stands in for this one in a recording, and what it supports there.
-
-    On a CPU a kernel in Triton is interpreted, which no recording sees.
+    """The back end that stands in for this one in a recording of these layers, and what it supports
+    there. A request begins another chunk of the past in any step, so the plan of chunks does not
+    stay.
     """
+    if any(spec.attention_chunk_size for spec in specs):
+        return backend, AttentionCGSupport.NEVER
     support = AttentionCGSupport[backend.cudagraph_support]
-    if backend.name == "torch":
-        return StaticTorchBackend(), support
-    if device.type == "cpu" and backend.name.startswith("triton"):
-        support = AttentionCGSupport.NEVER
-    return backend, min(support, AttentionCGSupport.UNIFORM_BATCH)
+    return StaticTorchBackend() if backend.name == "torch" else backend, support
 
 
 class BreakingAttention(PagedAttention):

@@ -97,15 +97,15 @@ class Graphs:
         self.model, self.eager_backend = model, backend
         self.kv_caches, self.limits, self.device = kv_caches, limits, device
         self.layer_groups = layer_groups or (0,) * model.num_layers
-        self.backend, self.support = recordable(backend, device)
+        self.backend, self.support = recordable(backend, model.attention_specs)
         self.mode = lower(mode, self.support, limits.decode_query_len)
         self.is_checked = device.type == "cpu" or backend.debug
-        specs = zip(self.layer_groups, model.attention_specs, strict=True)
-        self.kinds: list[tuple[int, AttentionSpec]] = list(dict.fromkeys(specs))
+        # equal layers share their tiles in all groups
+        self.kinds: list[AttentionSpec] = list(dict.fromkeys(model.attention_specs))
         columns = -(-limits.max_model_len // limits.block_size)
         self.tables = [
-            DeviceTables(2 * limits.max_num_seqs, columns, device)
-            for _ in range(max(self.layer_groups) + 1)
+            DeviceTables(group, 2 * limits.max_num_seqs, columns, device)
+            for group in range(max(self.layer_groups) + 1)
         ]
         length = limits.decode_query_len
         self.dispatcher = CudagraphDispatcher(
@@ -150,12 +150,12 @@ class Graphs:
             write("seq_lens", packed.metadata[0].seq_lens)
             for g, (tables, metadata) in enumerate(zip(self.tables, packed.metadata, strict=True)):
                 write(f"slot_mapping {g}", metadata.slot_mapping)
-                new = tables.new_ids(batch.synced[g], batch.rows)
+                new = tables.new_ids(batch.synced, batch.rows)
                 if len(new) > len(graph.buffers.host[f"new_ids {g}"]):
                     tables.send(new)
                     new = new[:0]
                 write(f"new_ids {g}", new)
-            self._write_tiles(graph, packed.metadata)
+            self._write_tiles(graph, packed.metadata[0])
         else:
             graph.breaking.num_tokens = len(packed.input_ids)
             graph.breaking.step = self._attention(
@@ -191,8 +191,8 @@ class Graphs:
         """Bring the block ids of a step that is not replayed to the device, where later ones look
         for them.
         """
-        for tables, group in zip(self.tables, batch.synced, strict=True):
-            tables.send(tables.new_ids(group, batch.rows))
+        for tables in self.tables:
+            tables.send(tables.new_ids(batch.synced, batch.rows))
 
     def _record(self, key: Key) -> Graph:
         mode, batch = key
@@ -203,9 +203,7 @@ class Graphs:
             if is_full
         ]
         # only to know how large the tables of tiles are
-        sizes = tables_of(
-            [self.backend.plan(metadata[g], spec) for g, spec in self.kinds if is_full]
-        )
+        sizes = tables_of([self.backend.plan(metadata[0], spec) for spec in self.kinds if is_full])
         buffers = StepBuffers(self._fields(batch, sizes), self.device)
         graph = Graph(key, self._recording(), buffers)
         attend: PagedAttention
@@ -222,9 +220,9 @@ class Graphs:
             ]
             graph.block_tables = [each.block_tables for each in metadata]
             attend = self._attention(self.backend, metadata)
-            kinds = zip(self.layer_groups, self.model.attention_specs, strict=True)
-            graph.plans = dict(zip(kinds, attend.plans, strict=True))
-            graph.tables = tables_of([graph.plans[kind] for kind in self.kinds])
+            graph.plans = attend.plans
+            of_kind = dict(zip(self.model.attention_specs, attend.plans, strict=True))
+            graph.tables = tables_of([of_kind[kind] for kind in self.kinds])
         else:
             attend = graph.breaking = BreakingAttention(graph.recording.break_at)
         if self.device.type == "cuda":  # kernels are compiled outside
@@ -274,21 +272,22 @@ class Graphs:
                 fields[f"{name} {i}"] = Field(torch.int32, getattr(each, name).shape, padding)
         return fields
 
-    def _write_tiles(self, graph: Graph, metadata: Sequence[AttentionMetadata]) -> None:
+    def _write_tiles(self, graph: Graph, batch: AttentionMetadata) -> None:
         """Cut the padded batch, on the host, and put the cut into the buffers."""
         if not graph.tables:
             return
-        num_reqs = graph.key[1].num_reqs
-        for i, (g, spec) in enumerate(self.kinds):
-            batch = metadata[g]
-            more = (num_reqs or 0) - len(batch.seq_lens_cpu)
-            padded = replace(
-                batch,
-                query_lens_cpu=np.pad(
-                    batch.query_lens_cpu, (0, more), constant_values=self.limits.decode_query_len
-                ),
-                seq_lens_cpu=np.pad(batch.seq_lens_cpu, (0, more)),
-            )
+        key = graph.key[1]
+        query_len = self.limits.decode_query_len
+        more = (key.num_reqs or 0) - len(batch.seq_lens_cpu)
+        if not key.uniform:  # one request has all rows that pad
+            query_len = key.num_tokens - len(batch.positions)
+            more = min(query_len, 1)
+        padded = replace(
+            batch,
+            query_lens_cpu=np.pad(batch.query_lens_cpu, (0, more), constant_values=query_len),
+            seq_lens_cpu=np.pad(batch.seq_lens_cpu, (0, more)),
+        )
+        for i, spec in enumerate(self.kinds):
             (tables,) = tables_of(self.backend.plan(padded, spec))
             for name in TABLES:
                 graph.buffers.write(f"{name} {i}", getattr(tables, name))
@@ -304,12 +303,12 @@ class Graphs:
 def static_metadata(
     batch: BatchDescriptor, tables: DeviceTables, limits: GraphLimits, device: torch.device
 ) -> AttentionMetadata:
-    """A batch of decodes of the most work that this key may be, on memory that stays."""
+    """A batch of the most work that this key may be, on memory that stays."""
     num_tokens, num_reqs = batch.num_tokens, batch.num_reqs
     assert num_reqs is not None
     length = num_tokens // num_reqs
     nothing = torch.zeros(num_tokens, dtype=torch.int64, device=device)
-    starts = torch.arange(0, num_tokens + 1, length, dtype=torch.int32, device=device)
+    starts = torch.arange(num_reqs + 1, dtype=torch.int32, device=device) * length
     return AttentionMetadata(
         positions=nothing,
         slot_mapping=nothing,
@@ -319,6 +318,7 @@ def static_metadata(
         block_size=limits.block_size,
         query_lens_cpu=np.full(num_reqs, length, np.int64),
         seq_lens_cpu=np.full(num_reqs, most_tiles(limits.max_model_len, length), np.int64),
+        is_bound=not batch.uniform,
     )
 
 

@@ -9,6 +9,7 @@ BreakableCUDAGraphCapture in vllm/compilation/breakable_cudagraph.py, after an i
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Self
 
 import torch
@@ -88,7 +89,8 @@ class CUDARecording(Recording):
 
 
 class CPURecording(Recording):
-    """The operators of torch, and the kernels in C, each with the very memory that it ran on.
+    """The operators of torch, and the kernels in C and Triton, each with the very memory that it
+    ran on.
 
     What a CUDA graph could not take is refused here, too, so it is the test of a recording on every
     machine.
@@ -114,15 +116,23 @@ class OperatorRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self, calls: list[Call], tensors: list[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.calls, self.tensors = calls, tensors
+        self.is_in_kernel = False
 
-    def launch(self, kernel: Any, call: ctypes.Structure) -> None:
-        """A kernel in C: its arguments have addresses, and may be changed for the next layer."""
-        kernel(ctypes.byref(call))
-        kept = type(call).from_buffer_copy(call)
-        self.calls.append(lambda: kernel(ctypes.byref(kept)))
+    def launch(self, kernel: Any, *call: ctypes.Structure) -> None:
+        """A kernel: the arguments of one in C have addresses, and may be changed for the next
+        layer. What the interpreter of Triton asks of torch is no part of the forward.
+        """
+        kept = [type(each).from_buffer_copy(each) for each in call]
+        again = partial(kernel, *map(ctypes.byref, kept))
+        self.is_in_kernel = True
+        again()
+        self.is_in_kernel = False
+        self.calls.append(again)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
+        if self.is_in_kernel:
+            return func(*args, **kwargs)
         if func.name() in WAITING:
             raise WaitsForDeviceError(f"{func} waits for the device and cannot be recorded")
         output = func(*args, **kwargs)

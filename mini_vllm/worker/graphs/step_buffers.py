@@ -78,13 +78,13 @@ class DeviceTables:
     Row i is that of row i of the InputBatch's; the last row is nobody's, and takes what pads.
     """
 
-    def __init__(self, rows: int, columns: int, device: torch.device) -> None:
-        self.num_rows = rows
+    def __init__(self, group: int, rows: int, columns: int, device: torch.device) -> None:
+        self.group, self.num_rows = group, rows
         self.ids = torch.zeros(rows + 1, columns, dtype=torch.int32, device=device)
 
     def new_ids(self, tables: SyncedTables, rows: Sequence[int]) -> npt.NDArray[np.int64]:
         """What the device does not have of these rows: [n, 3], each a row, a column and an id."""
-        new = tables.take_new(rows)
+        new = tables.take_new(self.group, rows)
         # no sequence reaches beyond the columns, and a row too many is read by eager steps only
         return new[(new[:, 1] < self.ids.shape[1]) & (new[:, 0] < self.num_rows)]
 

@@ -10,13 +10,15 @@ import torch
 from torch import nn
 
 from mini_vllm import LLM, SamplingParams
-from mini_vllm.attention import tiles
+from mini_vllm.attention import tiles, why_not
+from mini_vllm.attention.c_backend import CBackend
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.worker.graphs import (
     AttentionCGSupport,
     BatchDescriptor,
     CudagraphDispatcher,
     CUDAGraphMode,
+    Graphs,
     MovedBufferError,
 )
 from mini_vllm.worker.graphs.dispatcher import capture_sizes
@@ -106,6 +108,68 @@ def test_drafts_and_steps_ahead_are_replayed_too(options: dict[str, Any]) -> Non
         answers.append([list(o.outputs[0].token_ids) for o in llm.generate(prompts, params)])
     assert answers[0] == answers[1]
     assert llm.engine.executor.runner.num_replays > 0
+
+
+NO_TRITON = pytest.mark.skipif(
+    bool(why_not("triton", torch.device("cpu"))), reason="Triton is not interpreted"
+)
+DRAFTS = {"speculative": "ngram", "num_speculative_tokens": 2, "prompt_lookup_min": 1}
+
+
+@pytest.mark.parametrize(
+    ("backend", "options"),
+    [
+        ("c", {}),
+        ("c", DRAFTS),
+        pytest.param("triton", {}, marks=[pytest.mark.slow, NO_TRITON]),
+        pytest.param("triton", DRAFTS, marks=[pytest.mark.nightly, NO_TRITON]),
+    ],
+    ids=str,
+)
+def test_batches_of_any_makeup_are_replayed_whole(
+    checkpoint: Path, backend: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chunks of prompts beside decodes, as one and as several tiles, with rows that pad."""
+    monkeypatch.setattr(tiles, "SPLIT", 32)
+    monkeypatch.setattr(CBackend, "cudagraph_support", "ALWAYS")
+    sizes = {"max_num_batched_tokens": 24, "max_num_seqs": 12, "num_kv_blocks": 40}
+    prompts = [[5 + (i + length) % 4 for i in range(length)] for length in (37, 3, 19)]
+    params = SamplingParams(temperature=0, max_tokens=4, ignore_eos=True)
+    makeups: list[tuple[int, list[int]]] = []
+    last: dict[Any, tuple[Any, int]] = {}
+    pad = Graphs.pad
+
+    def noted(graphs: Graphs, graph: Any, packed: Any, batch: Any) -> None:
+        lengths = packed.metadata[0].query_lens_cpu.tolist()
+        num_pads = graph.key[1].num_tokens - sum(lengths)
+        makeups.append((num_pads, lengths))
+        last[graph.key] = graph, num_pads
+        pad(graphs, graph, packed, batch)
+
+    monkeypatch.setattr(Graphs, "pad", noted)
+    answers = []
+    for mode in ("none", "full"):
+        everything = TIGHT | sizes | options | {"attention_backend": backend}
+        llm = LLM(str(checkpoint), cudagraph_mode=mode, **everything)
+        outputs = llm.generate(prompts, params)
+        answers.append([list(output.outputs[0].token_ids) for output in outputs])
+    assert answers[0] == answers[1]
+    runner = llm.engine.executor.runner
+    graphs = runner.graphs
+    assert {mode for mode, _ in graphs.graphs} == {CUDAGraphMode.FULL}
+    assert any(more > 0 and len({*lengths}) > 1 for more, lengths in makeups)
+    assert any(max(lengths) > 8 and min(lengths) == 1 for _, lengths in makeups)
+    assert not any(key[0].any() or value[0].any() for key, value in runner.kv_caches)
+    for graph, num_pads in last.values():  # rows that attend to nothing are alike
+        of_pads = graph.hidden[len(graph.hidden) - num_pads :]
+        torch.testing.assert_close(of_pads, of_pads[:1].expand_as(of_pads))
+    assert max(num_pads for _, num_pads in last.values()) > 1
+    for name in ("seq_lens", "slot_mapping 0", "short_tiles 0"):
+        old = graph.buffers.device[name]
+        graph.buffers.device[name] = old.clone()
+        with pytest.raises(MovedBufferError, match=name):
+            graphs.replay(graph)
+        graph.buffers.device[name] = old
 
 
 @pytest.fixture(scope="module")

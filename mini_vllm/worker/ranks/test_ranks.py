@@ -1,7 +1,9 @@
 """A model in several processes gives what it gives in one."""
 
 import multiprocessing
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from mini_vllm.errors import (
     InvalidParameterError,
 )
 from mini_vllm.light.numpy_executor import NumpyExecutor
+from mini_vllm.models.checkpoint import resolve_model
 from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.parallel.experts.shard import read_loads
 from mini_vllm.params import StructuredOutputs
@@ -107,6 +110,7 @@ def test_two_processes_give_what_one_gives(two: LLM) -> None:
     [
         ({"batch_invariant": True}, "batch_invariant must be False with 2 ranks, got True"),
         ({"cudagraph_mode": "piecewise"}, "cudagraph_mode needs LocalExecutor"),
+        ({"enforce_eager": False}, "enforce_eager=False needs LocalExecutor"),
         ({"executor_cls": NumpyExecutor}, "tensor_parallel_size needs LocalExecutor, got Numpy"),
         ({"tensor_parallel_size": 3}, "num_attention_heads is 8, which is no multiple of the 3"),
         ({"tensor_parallel_size": 0}, "tensor_parallel_size must be an integer in"),
@@ -144,6 +148,8 @@ def test_memory_is_shared_among_the_ranks_of_one_machine(monkeypatch: pytest.Mon
         ("granite", 2, {"quantization": "int8"}),
         ("mixtral", 2, {}),
         ("qwen3-moe", 4, {"quantization": "int8"}),
+        ("olmoe-clip-biases-tied", 4, {}),  # of 1 KV head
+        ("olmoe", 2, {**SPREAD, "quantization": "int8"}),
         ("mixtral", 2, SPREAD),
         ("mixtral", 4, {**SPREAD, "num_redundant_experts": 3, "speculative": "ngram"}),
         ("qwen3-moe", 4, {**SPREAD, "quantization": "int8"}),
@@ -170,6 +176,54 @@ def test_ranks_of_other_models_and_options_give_what_one_process_gives(
         if "draft_model" in options.values():
             stats = llm.engine.scheduler.speculation_stats
             found[-1].append(sum(stats.num_drafts_by_accepted[1:]) > 10)
+        llm.engine.shutdown()
+    assert found[1] == found[0]
+
+
+WORDS = [
+    GREEDY,
+    SamplingParams(seed=5, max_tokens=20, ignore_eos=True),
+    SamplingParams(temperature=0, structured=StructuredOutputs(choice=("yes", "no"))),
+    SamplingParams(seed=3, max_tokens=24, structured=StructuredOutputs(regex="[a-c]{4,20}")),
+    SamplingParams(
+        temperature=0, max_tokens=24, structured=StructuredOutputs(json={"type": "array"})
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random experts that read and write the bundled model's tokens."""
+    path = tmp_path_factory.mktemp("words")
+    case = CASES["qwen3-moe"]
+    write_checkpoint(path, replace(case, options=case.options | {"vocab_size": 2048}))
+    for file in resolve_model("tiny").glob("*token*.json"):
+        shutil.copy(file, path)
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"speculative": "ngram"},
+        {"speculative": "draft_model"},
+        {"speculative": "draft_model", "async_scheduling": True},
+    ],
+)
+def test_experts_on_two_ranks_go_with_grammars_and_drafts(
+    words: Path, options: dict[str, Any]
+) -> None:
+    """The draft model is the same one, whole on each rank, so many drafts are right."""
+    drafts = {"draft_model": str(words)} if options.get("speculative") == "draft_model" else {}
+    prompts, found = [list(range(20 + i, 32 + i)) * 2 for i in range(len(WORDS))], []
+    for ranked in ({}, SPREAD | {"tensor_parallel_size": 2}):
+        llm = LLM(str(words), **(SIZES | {"num_kv_blocks": 40} | options | drafts | ranked))
+        found.append(answers(llm, prompts, WORDS))
+        if options:
+            stats = llm.engine.scheduler.speculation_stats
+            found[-1].append(sum(stats.num_drafts_by_accepted[1:]) > 2)
         llm.engine.shutdown()
     assert found[1] == found[0]
 

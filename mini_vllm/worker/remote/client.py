@@ -6,11 +6,12 @@ import logging
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from threading import Timer
 
 from mini_vllm.errors import shown
 from mini_vllm.offload.remote.options import KVTransferConfig, Peer
 from mini_vllm.offload.remote.work import Pull, Pulled, Tell
-from mini_vllm.worker.remote.wire import DIGEST, Line, WireError
+from mini_vllm.worker.remote.wire import DIGEST, TALK_SECONDS, Line, WireError
 
 CONNECT_SECONDS = 2.0
 GREETING_SECONDS = 5.0  # from then on: all who talk there may be busy
@@ -25,7 +26,9 @@ class Borrower:
     def __init__(self, config: KVTransferConfig, compatibility: str) -> None:
         self.config = config
         self.compatibility = compatibility
-        self._open: set[socket.socket] = set()
+        self._open: dict[socket.socket, bool] = {}  # and whether it pulls
+        self._may_pull = self._may_tell = True
+        self._timer = Timer(0.0, self.close)
 
     def hang_up(self) -> None:
         """End all conversations: what has not arrived is a miss."""
@@ -33,17 +36,38 @@ class Borrower:
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
 
+    def drain(self, seconds: float) -> None:
+        """Nothing is pulled any longer. What is told is told in so many seconds from now on."""
+        self._may_pull = False
+        for connection, pulls in list(self._open.items()):
+            if pulls:
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+        self._timer = Timer(seconds, self.close)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def close(self) -> None:
+        """The engine talks to no other one any longer."""
+        self._timer.cancel()
+        self._may_pull = self._may_tell = False
+        self.hang_up()
+
     @contextmanager
-    def _line(self, peer: Peer, seconds: float) -> Iterator[Line]:
+    def _line(self, peer: Peer, seconds: float, pulls: bool) -> Iterator[Line]:
+        if not self._may_tell:
+            raise WireError("this engine ends")
         with socket.create_connection(peer, CONNECT_SECONDS) as connection:
-            self._open.add(connection)
+            self._open[connection] = pulls
             try:
+                if not (self._may_pull if pulls else self._may_tell):
+                    raise WireError("this engine ends")
                 line = Line(connection, self.config.kv_key, GREETING_SECONDS)
                 line.hear_greeting()  # who is silent holds up no thread
                 line.allow(seconds)
                 yield line
             finally:
-                self._open.discard(connection)
+                del self._open[connection]
 
     def pull(self, job: Pull, blocks: Sequence[memoryview]) -> Pulled:
         """Fill the blocks, from the first on. Those behind the number that is returned hold
@@ -51,7 +75,8 @@ class Borrower:
         """
         arrived = 0
         try:
-            with self._line(job.peer, self.config.kv_lease_duration) as line:
+            seconds = max(TALK_SECONDS, self.config.kv_lease_duration)
+            with self._line(job.peer, seconds, pulls=True) as line:
                 self._ask(line, "pull", [job.request_id], num_names=len(job.names))
                 line.send(b"".join(job.names))
                 head = line.read_head()
@@ -81,7 +106,7 @@ class Borrower:
     def tell(self, job: Tell) -> bool:
         """Whether it was heard."""
         try:
-            with self._line(job.peer, TELL_SECONDS) as line:
+            with self._line(job.peer, TELL_SECONDS, pulls=False) as line:
                 self._ask(line, job.what, job.request_ids)
                 return "error" not in line.read_head()
         except Exception as error:

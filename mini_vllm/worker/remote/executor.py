@@ -27,6 +27,7 @@ from mini_vllm.worker.remote.wire import PROTOCOL
 from mini_vllm.worker.tiers.executor import TieringExecutor
 
 NUM_PULLERS = 8  # threads
+LAST_WORDS = 2.0  # seconds, when the engine ends
 SAMPLE_BYTES = 4096  # at both ends of each tensor, at which its fingerprint looks
 
 logger = logging.getLogger("mini_vllm")
@@ -99,11 +100,17 @@ class RemoteExecutor(TieringExecutor):
         }
         return sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()
 
+    def drain(self) -> None:
+        """What is pulled is a miss from now on. Other engines are told for a moment what they may
+        forget.
+        """
+        self._borrower.drain(LAST_WORDS)
+
     def shutdown(self) -> None:
-        """Blocks are not lent any longer, and what is being pulled is let go."""
+        """Blocks are not lent any longer, and nobody is told anything."""
         if self._server is not None:
             self._server.close()
-        self._borrower.hang_up()
+        self._borrower.close()
         for threads in (self._pullers, self._tellers):
             threads.shutdown(wait=False, cancel_futures=True)
         super().shutdown()

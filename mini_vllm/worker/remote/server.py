@@ -13,14 +13,21 @@ from mini_vllm.errors import InvalidParameterError, shown
 from mini_vllm.offload.remote.options import MAX_ID, KVTransferConfig
 from mini_vllm.offload.remote.shelf import Shelf
 from mini_vllm.step import CpuBlockId
-from mini_vllm.worker.remote.wire import DIGEST, MAX_NAMES, Head, Line, SealError, WireError
+from mini_vllm.worker.remote.wire import (
+    DIGEST,
+    MAX_NAMES,
+    TALK_SECONDS,
+    Head,
+    Line,
+    SealError,
+    WireError,
+)
 
 NUM_LENDERS = 16  # threads
 MOST_CONNECTIONS = 128  # served and waiting; a further one is closed at once
 MOST_UNKNOWN = 12  # of one host, whose seal is not there yet; a further one is closed at once
 PAUSE = 0.1  # seconds, where no connection can be taken
 SECONDS_TO_ASK = 2.0  # until the head with its seal is there
-SECONDS = 30.0  # that the conversation may take from there on
 
 logger = logging.getLogger("mini_vllm")
 
@@ -69,9 +76,8 @@ class BlockServer:
                 may_talk = self._is_open and self._unknown[host] < MOST_UNKNOWN
                 if may_talk := may_talk and self._free.acquire(blocking=False):
                     self._unknown[host] += 1
-            if may_talk:
-                self._lenders.submit(self._serve, connection, host)
-            else:
+                    self._lenders.submit(self._serve, connection, host)
+            if not may_talk:
                 connection.close()
 
     def _know(self, host: str) -> None:
@@ -101,7 +107,7 @@ class BlockServer:
             line.send_head({"error": str(error)})
             raise
         know()
-        line.allow(SECONDS)
+        line.allow(max(TALK_SECONDS, self.config.kv_lease_duration))
         if head.get("compatibility") != self.compatibility:
             line.send_head({"error": "its model, dtype, block layout or version is another one"})
             return
@@ -144,7 +150,8 @@ class BlockServer:
                 self.shelf.release([request_id])
 
     def close(self) -> None:
-        self._is_open = False
+        with self._lock:
+            self._is_open = False
         with suppress(OSError):
             self._listening.shutdown(socket.SHUT_RDWR)
         self._listening.close()

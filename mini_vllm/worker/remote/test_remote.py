@@ -5,12 +5,16 @@ The engines run a random Qwen3 with sharp logits (fixture checkpoint) in whose c
 not written is not a number. The test steps both, so no clock decides.
 """
 
+import itertools
+import json
 import random
 import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +23,21 @@ import torch
 from safetensors.torch import save_file
 
 from mini_vllm.config import EngineConfig
+from mini_vllm.engine.core import EngineCore
 from mini_vllm.engine.llm_engine import LLMEngine
 from mini_vllm.engine.recovery import RecoveringCore
 from mini_vllm.errors import InvalidParameterError, RequestFailedError
+from mini_vllm.models.test_models import CASES, write_checkpoint
 from mini_vllm.offload.remote.connector import RemoteConnector
 from mini_vllm.offload.remote.gate import wants_tiers
-from mini_vllm.offload.remote.options import KVTransferConfig
+from mini_vllm.offload.remote.options import KVTransferConfig, Peer
+from mini_vllm.offload.remote.work import Pull, Pulled, Tell, TransferStats
 from mini_vllm.params import SamplingParams
+from mini_vllm.step import CpuBlockId
 from mini_vllm.worker.ranks.executor import MultiprocExecutor
+from mini_vllm.worker.remote import client, executor
 from mini_vllm.worker.remote.executor import RemoteExecutor, fingerprint
-from mini_vllm.worker.remote.wire import LENGTH
+from mini_vllm.worker.remote.wire import LENGTH, PROTOCOL
 from mini_vllm.worker.tiers.executor import with_tiers
 
 PROMPTS = {f"r{i}": [11 + i, *range(20 + 5 * i, 42 + 5 * i), *range(1 + i)] for i in range(4)}
@@ -41,9 +50,13 @@ def free_port() -> int:
 
 
 def make_engine(
-    checkpoint: Path, block_size: int = 4, is_ahead: bool = False, **transfer: Any
+    checkpoint: Path,
+    block_size: int = 4,
+    is_ahead: bool = False,
+    num_kv_blocks: int = 60,
+    **transfer: Any,
 ) -> LLMEngine:
-    options: dict[str, Any] = {"num_kv_blocks": 60, "max_num_seqs": 2}
+    options: dict[str, Any] = {"num_kv_blocks": num_kv_blocks, "max_num_seqs": 2}
     if is_ahead:
         options["async_scheduling"] = True
     if transfer:
@@ -76,11 +89,14 @@ def params(max_tokens: int, **transfer: Any) -> SamplingParams:
 class Apart:
     """A prefiller, a decoder, and what a router tells them."""
 
-    def __init__(self, checkpoint: Path, lender: Any = None, **transfer: Any) -> None:
+    def __init__(
+        self, checkpoint: Path, lender: Any = None, borrower: Any = None, **transfer: Any
+    ) -> None:
         self.port = free_port()
         own = {"kv_role": "prefill", "kv_port": self.port, **transfer, **(lender or {})}
         self.prefiller = make_engine(checkpoint, **own)
-        self.decoder = make_engine(checkpoint, kv_role="decode", **transfer)
+        theirs = {"kv_role": "decode", **transfer, **(borrower or {})}
+        self.decoder = make_engine(checkpoint, **theirs)
         self.lender, self.borrower = map(connector_of, (self.prefiller, self.decoder))
 
     def prefill(self, name: str, prompt: Sequence[int]) -> None:
@@ -193,6 +209,8 @@ def test_a_prompt_is_computed_there_and_decoded_here(
     assert apart.borrower.num_pulled == num_blocks
     assert apart.borrower.num_missed == 0
     assert apart.lender.num_lent_blocks == 0, "all were pulled"
+    assert apart.lender.transfer_stats == TransferStats(num_blocks, 0, 0, 0, 0)
+    assert apart.borrower.transfer_stats == TransferStats(0, 0, num_blocks, 0, 0)
     assert apart.borrower.host.num_held_blocks == apart.lender.host.num_held_blocks == 0
 
 
@@ -288,9 +306,10 @@ def test_a_decode_that_comes_when_the_lease_is_over_is_computed(
     clock.now += 0.5
     apart.decode("r0", PROMPTS["r0"])
     assert run(apart.decoder) == {"r0": expected["r0"]}
-    assert apart.borrower.num_pulled == 0
-    assert apart.borrower.num_missed == num_full_blocks(PROMPTS["r0"])
+    num_blocks = num_full_blocks(PROMPTS["r0"])
+    assert apart.borrower.transfer_stats == TransferStats(0, 0, 0, num_blocks, 1)
     assert_nothing_is_held(apart)
+    assert apart.lender.transfer_stats == TransferStats(num_blocks, 1, 0, 0, 0)
     apart.close()
 
 
@@ -349,6 +368,87 @@ def test_a_prefiller_lends_while_the_next_step_is_under_way(
         apart.decode(name, prompt)
     assert run(apart.decoder) == expected
     assert apart.borrower.num_missed == 0
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Does what it is given before it returns."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+@pytest.mark.parametrize("is_ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("moment", [1, pytest.param(3, marks=pytest.mark.slow)])
+def test_what_is_preempted_or_aborted_has_its_blocks_all_the_same(
+    checkpoint: Path, expected: dict[str, Any], moment: int, is_ahead: bool
+) -> None:
+    """Both engines decide one step ahead, or none does. The decoder has blocks for one request and
+    a half, and what it pulls is there when a step has ended."""
+    of_both = {"is_ahead": is_ahead}
+    apart = Apart(checkpoint, of_both, {**of_both, "num_kv_blocks": 15})
+    apart.decoder.executor._pullers = AtOnce()  # type: ignore[attr-defined]
+    for name, prompt in PROMPTS.items():
+        apart.prefill(name, prompt)
+    for name, prompt in PROMPTS.items():
+        apart.decode(name, prompt)
+    apart.decode("gone", PROMPTS["r0"])
+    apart.decoder.abort("gone")
+    for _ in range(moment):
+        apart.decoder.step()
+    apart.decoder.abort("r2")
+    answers = run(apart.decoder)
+    assert answers == {name: expected[name] for name in answers}
+    assert {*answers} | {"r2"} == {*PROMPTS}
+    assert apart.decoder.scheduler.preempted_prefix_cache_stats.requests > 0
+    assert apart.borrower.num_pulled >= sum(num_full_blocks(PROMPTS[name]) for name in answers)
+    assert apart.borrower.num_missed == 0
+    run(apart.prefiller)
+    apart.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_ahead", [False, True])
+@pytest.mark.parametrize("case", ["gemma3-window", "mistral-window"])
+def test_a_model_with_windows_lends_and_decodes(tmp_path: Path, case: str, is_ahead: bool) -> None:
+    write_checkpoint(tmp_path, CASES[case])
+    alone = make_engine(tmp_path)
+    for name, prompt in PROMPTS.items():
+        alone.add_request(name, prompt, params(NUM_TOKENS))
+    of_both = {"is_ahead": is_ahead}
+    apart = Apart(tmp_path, of_both, {**of_both, "num_kv_blocks": 16})
+    assert visit(apart, [*PROMPTS]) == run(alone)
+    assert apart.borrower.num_missed == 0 < apart.borrower.num_pulled
+    assert_nothing_is_held(apart)
+    apart.close()
+
+
+@pytest.mark.parametrize("is_ahead", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("who", ["decoder", pytest.param("both", marks=pytest.mark.slow)])
+def test_a_device_that_fails_loses_no_block_that_is_on_its_way(
+    checkpoint: Path, expected: dict[str, Any], who: str, is_ahead: bool
+) -> None:
+    of_both = {"is_ahead": is_ahead}
+    apart = Apart(checkpoint, of_both, of_both)
+    engines = [apart.decoder] if who == "decoder" else [apart.prefiller, apart.decoder]
+    for engine in engines:
+        runner = engine.executor.runner  # type: ignore[attr-defined]
+        name = "launch" if is_ahead else "execute"
+        execute, number = getattr(runner, name), itertools.count()
+
+        def fail(step: Any, execute: Any = execute, number: Any = number) -> Any:
+            if next(number) in (0, 2, 5):
+                raise RuntimeError("the device has failed")
+            return execute(step)
+
+        setattr(runner, name, fail)
+    assert visit(apart, [*PROMPTS]) == expected
+    if who == "decoder":  # a copy of the prefiller that has failed is a miss
+        assert apart.borrower.num_pulled == sum(map(num_full_blocks, PROMPTS.values()))
+        assert apart.borrower.num_missed == 0
     assert_nothing_is_held(apart)
     apart.close()
 
@@ -431,6 +531,53 @@ def test_both_sides_abort_and_nothing_is_held_after_the_lease(apart: Apart, cloc
     assert apart.lender.num_lent_blocks == num_full_blocks(PROMPTS["r0"])
     clock.now += 30
     assert_nothing_is_held(apart)
+
+
+def test_the_end_of_an_engine_waits_for_no_silent_server_and_tells_those_that_listen(
+    checkpoint: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "GREETING_SECONDS", 1e6)
+    monkeypatch.setattr(executor, "LAST_WORDS", 0.2)
+    apart = Apart(checkpoint)
+    apart.prefill("r0", PROMPTS["r0"])
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = int(silent.getsockname()[1])
+        apart.decode("r1", PROMPTS["r1"], port)
+        apart.decoder.step()  # which begins to pull
+        apart.decode("r0", PROMPTS["r0"])
+        apart.decode("r2", PROMPTS["r2"], port)
+        for name in PROMPTS:
+            apart.decoder.abort(name)  # r0 and r2 are told to be forgotten
+        assert apart.borrower.num_told == 2
+        apart.decoder.shutdown()
+    assert apart.borrower.num_told == 0
+    assert apart.lender.num_lent_blocks == 0
+    apart.prefiller.shutdown()
+
+
+class BrokenCore(EngineCore):
+    def __init__(self, *args: Any) -> None:
+        raise RuntimeError("it cannot be made")
+
+
+def test_what_is_open_is_closed_when_an_engine_cannot_be_made(checkpoint: Path) -> None:
+    port, events = free_port(), f"tcp://127.0.0.1:{free_port()}"
+    transfer = {"kv_role": "prefill", "kv_port": port}
+    config = EngineConfig(
+        str(checkpoint),
+        num_kv_blocks=60,
+        kv_offload_bytes=1 << 20,
+        kv_transfer_config=transfer,
+        **({"kv_events_config": {"endpoint": events}} if find_spec("zmq") else {}),
+    )
+    for _ in range(2):  # the second one, too, gets as far as this
+        with pytest.raises(RuntimeError, match="cannot be made"):
+            LLMEngine(config, core_cls=BrokenCore)
+    with socket.create_server(("127.0.0.1", port)):
+        for _ in range(2):
+            with pytest.raises(InvalidParameterError, match=f"kv_port {port} cannot be opened"):
+                LLMEngine(config)
+    LLMEngine(config).shutdown()
 
 
 @pytest.mark.parametrize("moment", range(3))
@@ -548,7 +695,15 @@ def test_nothing_is_pulled_from_an_engine_that_is_another_one(
 def test_a_stranger_gets_nothing_and_holds_up_no_one(
     apart: Apart, expected: dict[str, Any]
 ) -> None:
-    said = (b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, LENGTH.pack(2) + b"{}" + bytes(32))
+    said = [b"", b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00", LENGTH.pack(9) + b"{"]
+    heads = [
+        b"{}",
+        b"[" * 4096,
+        b'{"nonce": "\\ud800"}',
+        b'{"nonce": "%s", "what": "pull"}' % (b"0" * 32),
+        b"9" * 4096,
+    ]
+    said += [LENGTH.pack(len(head)) + head + bytes(32) for head in heads]
     silent = [socket.create_connection(("127.0.0.1", apart.port)) for _ in range(4)]
     for data in said:
         with socket.create_connection(("127.0.0.1", apart.port)) as stranger:
@@ -563,6 +718,47 @@ def test_a_stranger_gets_nothing_and_holds_up_no_one(
     assert apart.borrower.num_missed == 0
     for each in silent:
         each.close()
+
+
+def greeting(**changed: Any) -> bytes:
+    head = json.dumps({"protocol": PROTOCOL, "nonce": "0" * 32, **changed}).encode()
+    return LENGTH.pack(len(head)) + head
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (b"", "the connection was closed"),
+        (b"\x05\x00", "the connection was closed"),
+        (LENGTH.pack(9) + b"{", "the connection was closed"),
+        (b"\xff" * 64, "a head has at most 4096 bytes, got 4294967295"),
+        (LENGTH.pack(2) + b"[]", "a head is a JSON object"),
+        (greeting(protocol=2), "protocol 1 is spoken here, not 2"),
+        (greeting(nonce="\ud800"), "a nonce has 32 hexadecimal digits"),
+        (greeting() + LENGTH.pack(2) + b"{}" + bytes(32), "kv_key is another one there"),
+    ],
+)
+def test_a_prefiller_that_says_something_else_is_a_miss(said: bytes, why: str) -> None:
+    def speak() -> None:
+        connection, _ = listening.accept()
+        with connection, suppress(OSError):
+            connection.sendall(said)
+            connection.shutdown(socket.SHUT_WR)
+            while connection.recv(4096):
+                pass
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        speaker = threading.Thread(target=speak)
+        speaker.start()
+        peer = Peer("127.0.0.1", int(listening.getsockname()[1]))
+        borrower = client.Borrower(KVTransferConfig(kv_role="decode"), "the same")
+        block = memoryview(bytearray(8))
+        pulled = borrower.pull(Pull(0, peer, "r", (bytes(32),), (CpuBlockId(0),)), [block])
+        assert pulled == Pulled(0, f"{peer.host}:{peer.port}: {why}")
+        speaker.join()
+        borrower.close()
+        assert "this engine ends" in borrower.pull(Pull(1, peer, "r", (), ()), [block]).why
+        assert not borrower.tell(Tell(2, peer, "release", ("r",)))
 
 
 def test_strangers_of_one_address_do_not_take_the_place_of_another_one(
@@ -598,9 +794,10 @@ def test_an_engine_that_begins_again_lends_nothing_of_before(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("is_ahead", [False, True])
 @pytest.mark.parametrize("policy", ["recompute", "fail"])
 def test_300_requests_with_faults_are_answered_or_fail_by_name(
-    checkpoint: Path, clock: Clock, policy: str
+    checkpoint: Path, clock: Clock, policy: str, is_ahead: bool
 ) -> None:
     """Of each kind 5 %: a lost worker, a lost block, a lost link, a cut one, a flipped byte, a
     lease that has run out, and a client that goes away on either side.
@@ -613,7 +810,7 @@ def test_300_requests_with_faults_are_answered_or_fail_by_name(
     for name, prompt in prompts.items():
         plain.add_request(name, prompt, params(NUM_TOKENS))
     expected = run(plain)
-    apart = Apart(checkpoint, kv_load_failure_policy=policy)
+    apart = Apart(checkpoint, is_ahead=is_ahead, kv_load_failure_policy=policy)
     link = Link(apart.port)
     kinds = ["worker", "block", "refuse", "cut", "flip", "late", "abort", "abort there"]
     answers: dict[str, Any] = {}

@@ -19,6 +19,7 @@ before it decodes anything.
 
 import hmac
 import json
+import re
 import secrets
 import socket
 import struct
@@ -29,6 +30,7 @@ from typing import Any
 
 PROTOCOL = 1
 MAX_HEAD = 4096  # bytes
+TALK_SECONDS = 30.0  # at least, from the heads on: a lease that lasts longer gives more
 MAX_NAMES = 1 << 17
 DIGEST = 32  # bytes of a seal, a name and a checksum
 LENGTH = struct.Struct("<I")
@@ -96,7 +98,7 @@ class Line:
         head = self._read_head()[1]
         if head.get("protocol") != PROTOCOL:
             raise WireError(f"protocol {PROTOCOL} is spoken here, not {head.get('protocol')!r}")
-        self.their_nonce = str(head.get("nonce"))
+        self.their_nonce = nonce_of(head)
 
     def send_head(self, head: Head) -> None:
         """A head and its seal."""
@@ -108,7 +110,7 @@ class Line:
         it.
         """
         body, head = self._read_head()
-        self.their_nonce = self.their_nonce or str(head.get("nonce"))
+        self.their_nonce = self.their_nonce or nonce_of(head)
         if not hmac.compare_digest(self.read(DIGEST), self._seal(self.nonce, body)):
             raise SealError("kv_key is another one there")
         return head
@@ -134,3 +136,11 @@ class Line:
         about = f"{nonce}:{generation}:".encode() + name
         key = sha256(self._key + b":" + about).digest()
         return blake2b(block, digest_size=DIGEST, key=key).digest()
+
+
+def nonce_of(head: Head) -> str:
+    """What the other side has drawn for this conversation."""
+    nonce = head.get("nonce")
+    if not isinstance(nonce, str) or re.fullmatch("[0-9a-f]{32}", nonce) is None:
+        raise WireError("a nonce has 32 hexadecimal digits")
+    return nonce

@@ -9,8 +9,8 @@ from torch import Tensor
 from mini_vllm.step import SamplingRow
 
 UNIT = 2**40  # of probability, as an integer: a sum of these is the same in any order
-SCORE_BITS = 31  # of a float32 whose sign is known
 DIGIT_BITS = 11
+SHIFTS = (20, 9, 0)  # of the digits of a float32 whose sign is known
 
 
 class Limits(NamedTuple):
@@ -79,18 +79,18 @@ def keep_top_p(scores: Tensor, top_p: Tensor) -> Tensor:
     bits = scores.abs().view(torch.int32)
     mass = (scores.softmax(-1) * UNIT).long()
     wanted = (top_p * UNIT).ceil().long().clamp_(min=1).minimum(mass.sum(-1, keepdim=True))
-    edge, weighed = torch.zeros_like(wanted, dtype=torch.int32), mass
+    edge = torch.zeros_like(wanted, dtype=torch.int32)
     num_digits = 1 << DIGIT_BITS
-    for end in range(SCORE_BITS, 0, -DIGIT_BITS):
-        shift = max(end - DIGIT_BITS, 0)
-        digit = (bits >> shift & num_digits - 1).long()
-        sums = mass.new_zeros(len(mass), num_digits).scatter_add_(1, digit, weighed)
+    for shift in SHIFTS:
+        # 0 and num_digits + 1 are all that lies before and behind what this digit tells apart
+        digit = (bits - edge).bitwise_right_shift_(shift).clamp_(-1, num_digits).add_(1).long()
+        sums = mass.new_zeros(len(mass), num_digits + 2).scatter_add_(1, digit, mass)
         reached = sums.cumsum(-1)
-        value = torch.searchsorted(reached, wanted).clamp_(max=num_digits - 1)
-        wanted = wanted - (reached.gather(1, value) - sums.gather(1, value))
-        edge = edge | (value << shift).int()
-        is_near = bits >> shift == edge >> shift
-        weighed = torch.where(is_near, mass, 0)
+        value = torch.searchsorted(reached, wanted).clamp_(1, num_digits)
+        edge = edge + (value - 1 << shift).int()
     # equals of the edge, in the order of ids, until what is wanted of them is there
-    kept = is_near & (weighed.cumsum(-1) - weighed < wanted)
-    return kept | (bits < edge) | (top_p >= 1)
+    is_edge = bits == edge
+    place = is_edge.cumsum(-1)
+    each = (sums.gather(1, value) // place[:, -1:].clamp(min=1)).clamp_(min=1)
+    num_kept = (wanted - reached.gather(1, value - 1) + each - 1) // each
+    return (is_edge & (place <= num_kept)) | (bits < edge) | (top_p >= 1)

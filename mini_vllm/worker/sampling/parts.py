@@ -53,6 +53,7 @@ class Kind(NamedTuple):
 
     is_greedy: bool
     is_changed: bool
+    has_top_p: bool
 
 
 def parts_of(
@@ -61,11 +62,12 @@ def parts_of(
     """places: of each row in the table. Rows that are only a maximum are not cut."""
     kinds: defaultdict[Kind, list[int]] = defaultdict(list)
     for i, row in enumerate(rows):
-        kinds[Kind(row.is_greedy, row.params.changes_logits)].append(i)
+        has_top_p = not row.is_greedy and row.params.top_p < 1
+        kinds[Kind(row.is_greedy, row.params.changes_logits, has_top_p)].append(i)
     return [
         _part(rows, places, indices, kind, device)
         for kind, all_indices in kinds.items()
-        for indices in cut(all_indices, len(rows) if kind == (True, False) else most_rows)
+        for indices in cut(all_indices, len(rows) if kind == (True, False, False) else most_rows)
     ]
 
 

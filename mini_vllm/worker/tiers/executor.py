@@ -7,7 +7,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from mini_vllm.worker.memory import KVCachePlan, available_host_memory
 from mini_vllm.worker.ranks.executor import MultiprocExecutor
 from mini_vllm.worker.remote import with_remote
 from mini_vllm.worker.tiers.block_folder import BlockFolder
+from mini_vllm.worker.tiers.errands import Errands, Round
 
 NUM_READERS = 4  # threads
 MOST_WAITING = 64  # requests that may wait for a disk, even if fewer may run
@@ -47,8 +48,6 @@ class Tiers(NamedTuple):
     num_disk_blocks: int
     where: str
 
-
-Jobs = dict[int, Future[bool]]  # by number
 
 logger = logging.getLogger("mini_vllm")
 
@@ -74,7 +73,7 @@ class TieringExecutor(LocalExecutor):
         )
         if total > free:
             raise KVCacheTooLargeError(f"kv_offload_bytes {total:,}: {free:,} are free")
-        layers = self.runner.kv_caches
+        layers = self.runner.cache_engine.kv_caches  # of one group: all groups share its memory
         shape = (num_blocks, len(layers), 2, *layers[0][0].shape[1:])
         self._blocks: Tensor = (
             torch.zeros(shape, dtype=self.dtype, pin_memory=True)
@@ -87,8 +86,7 @@ class TieringExecutor(LocalExecutor):
             self._folder = BlockFolder(self.config.kv_offload_path, self._layout(shape[1:]))
         self._readers = ThreadPoolExecutor(NUM_READERS, "kv-read")
         self._writer = ThreadPoolExecutor(1, "kv-write")
-        self._owner = ""
-        self._begun: Jobs = {}  # a new one with each step
+        self._errands = Errands("", self._submit)
         self._read_seconds: list[float] = []  # since a step has told them
         self._last_end = 0.0
 
@@ -97,6 +95,7 @@ class TieringExecutor(LocalExecutor):
         files: to read them all would take as long as to load them.
         """
         path, config = resolve_model(self.config.model), self.config
+        groups = self._plan.layout.layer_groups
         files = {each.name: each.stat() for each in sorted(path.glob("*.safetensors"))}
         return {
             "model": str(path.resolve()),
@@ -109,7 +108,9 @@ class TieringExecutor(LocalExecutor):
             "attention": self.attention_backend.name,
             "batch_invariant": config.batch_invariant,
             "block": shape,
-        } | ({"rank": (self.shard.rank, self.shard.size)} if self.shard.size > 1 else {})
+            **({"rank": (self.shard.rank, self.shard.size)} if self.shard.size > 1 else {}),
+            **({"groups": groups} if groups else {}),
+        }
 
     def find_tiers(self) -> Tiers:
         """What the scheduler's half has to know."""
@@ -129,28 +130,31 @@ class TieringExecutor(LocalExecutor):
         return connector_of(self.config, [self.find_tiers()], self.clock)
 
     def run(self, step: StepInput) -> StepOutput:
-        jobs, begun = self._move(step), self.clock()
-        return self._with_ended(jobs, step, begun, super().run(without_connector(step)))
+        asked, begun = self._move(step), self.clock()
+        return self._with_ended(asked, step, begun, super().run(without_connector(step)))
 
     def launch(self, step: StepInput) -> Callable[[], StepOutput]:
         """The device copies and computes in the order in which it is told to."""
         if self.config.speculative:
             return super().launch(step)
-        jobs, begun = self._move(step), self.clock()
+        asked, begun = self._move(step), self.clock()
         collect = super().launch(without_connector(step))
-        return lambda: self._with_ended(jobs, step, begun, collect())
+        return lambda: self._with_ended(asked, step, begun, collect())
 
-    def _move(self, step: StepInput) -> Jobs:
+    def _move(self, step: StepInput) -> Round:
         work = step.kv.connector
         if not isinstance(work, TierPlan):
-            return {}
-        self._begin_jobs(work)
+            return Round(self._errands)
+        if work.owner != self._errands.owner:
+            self._errands.wait()
+            self._errands = Errands(work.owner, self._submit)
+        asked = self._errands.begin(work)
         self._store(work)
         self._load(work)
-        return self._begun
+        return asked
 
     def _with_ended(
-        self, jobs: Jobs, step: StepInput, begun: float, output: StepOutput
+        self, asked: Round, step: StepInput, begun: float, output: StepOutput
     ) -> StepOutput:
         """What came of a step, which jobs have ended on all ranks, and how long things took.
 
@@ -163,25 +167,15 @@ class TieringExecutor(LocalExecutor):
         self._last_end = now
         seconds, self._read_seconds = self._read_seconds, []
         reads = (len(seconds), sum(seconds) / NUM_READERS)
-        if not step.req_ids:
-            wait(jobs.values(), IDLE_WAIT)
-        done = {number: job.result() for number, job in jobs.items() if job.done()}
-        if self.shard.size > 1 and jobs:
-            said = [[number in done, done.get(number, False)] for number in jobs]
+        is_idle = bool(asked.oldest and not step.req_ids)
+        done = asked.errands.take(asked.known, IDLE_WAIT if is_idle else 0.0)
+        if self.shard.size > 1 and asked.oldest:
+            said = [[number in done, done.get(number, False)] for number in asked.oldest]
             told = torch.tensor(said, dtype=torch.int32, device=self.device)
-            counts = zip(jobs, self.shard.communicator.all_reduce(told).tolist(), strict=True)
-            size = self.shard.size
+            summed = self.shard.communicator.all_reduce(told).tolist()
+            counts, size = zip(asked.oldest, summed, strict=True), self.shard.size
             done = {number: well == size for number, (ended, well) in counts if ended == size}
         return replace(output, kv=KVResult(connector=TierResult(done, reads, compute)))
-
-    def _begin_jobs(self, work: TierPlan) -> None:
-        """Begin the jobs that are new, and forget those whose end the scheduler knows."""
-        if work.owner != self._owner:
-            wait(self._begun.values())
-            self._owner, self._begun = work.owner, {}
-        before, self._begun = self._begun, {}
-        for job in work.jobs:
-            self._begun[job.number] = before.get(job.number) or self._submit(job)
 
     def _submit(self, job: Job) -> "Future[bool]":
         folder = self._folder
@@ -201,7 +195,7 @@ class TieringExecutor(LocalExecutor):
     def _store(self, work: TierPlan) -> None:
         if work.store:
             block_ids, cpu_blocks = map(torch.tensor, zip(*work.store, strict=True))
-            for layer, caches in enumerate(self.runner.kv_caches):
+            for layer, caches in enumerate(self.runner.cache_engine.kv_caches):
                 for half, cache in enumerate(caches):
                     on_cpu = cache[block_ids.to(self.device)].to("cpu")
                     self._blocks[cpu_blocks, layer, half] = on_cpu
@@ -209,7 +203,7 @@ class TieringExecutor(LocalExecutor):
     def _load(self, work: TierPlan) -> None:
         if work.load:
             cpu_blocks, block_ids = map(torch.tensor, zip(*work.load, strict=True))
-            for layer, caches in enumerate(self.runner.kv_caches):
+            for layer, caches in enumerate(self.runner.cache_engine.kv_caches):
                 for half, cache in enumerate(caches):
                     blocks = self._blocks[cpu_blocks, layer, half].to(self.device)
                     cache[block_ids.to(self.device)] = blocks

@@ -25,7 +25,7 @@ from mini_vllm.worker.test_batch_invariant import (
 )
 from mini_vllm.worker.verified import executor
 from mini_vllm.worker.verified.executor import TwoWayRunner
-from mini_vllm.worker.verified.fixed_shape import ROWS, FixedShape, rows_of
+from mini_vllm.worker.verified.fixed_shape import ROWS, FixedShape
 
 __all__ = ["experts_checkpoint"]  # a fixture
 pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
@@ -113,7 +113,7 @@ def test_a_row_of_a_product_has_the_same_bits_among_any_rows() -> None:
         whole = F.linear(x, weight)
         for first, end in ((0, 1), (7, 30), (40, 41)):
             assert torch.equal(F.linear(x[first:end], weight), whole[first:end])
-    assert {*shape.rows.values()} <= {*ROWS}
+    assert {*shape.multiples.values()} <= {*ROWS}
     assert torch.allclose(whole, F.linear(x, weight), atol=1e-5)
 
 
@@ -122,4 +122,4 @@ def test_a_product_that_depends_on_the_place_is_refused() -> None:
         return rows + torch.arange(len(rows))[:, None]
 
     with pytest.raises(InvalidParameterError, match=r"product of 8 numbers .* other bits"):
-        rows_of(run, torch.zeros(1, 8))
+        FixedShape().measure(run, torch.zeros(1, 8))

@@ -33,23 +33,24 @@ def computed(lab, *digits):
 
 
 def begin(connector):
-    """The plan of a step: what it stores, what it loads, and the names of its reads."""
-    plan = connector.begin_step().connector
+    """The plan of a step: what it stores, what it loads, and the names of the reads whose end is not known."""
+    plan, reads = connector.begin_step().connector, numbers(connector)
     if plan is None:
         return [], [], []
-    return list(plan.store), list(plan.load), [job.name for job in plan.jobs if job.kind == "read"]
+    reads.update((job.name, job.number) for job in plan.jobs if job.kind == "read")
+    return list(plan.store), list(plan.load), [*reads]
 
 
 def numbers(connector):
     """By name, the numbers of the reads whose end is not known."""
-    plan = connector.begin_step().connector
-    return {job.name: job.number for job in plan.jobs if job.kind == "read"} if plan else {}
+    return vars(connector).setdefault("reads_under_way", {})
 
 
 def end(lab, connector, **done):
     """The step ends; done: of each read that ends, n0=True or False."""
-    found = numbers(connector)
-    connector.end_step(lab.KVResult(connector=lab.TierResult({found[k.encode()]: well for k, well in done.items()})))
+    begin(connector)
+    ended = {numbers(connector).pop(name.encode()): well for name, well in done.items()}
+    connector.end_step(lab.KVResult(connector=lab.TierResult(ended)))
 
 
 def step(lab, connector, **done):
