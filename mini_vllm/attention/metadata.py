@@ -128,8 +128,7 @@ class AttentionMetadata:
         seq_lens = num_computed_tokens + query_lens
         num_requests, max_blocks = block_tables.shape
         refuse_too_long(np.full(num_requests, max_blocks), seq_lens, block_size)
-        num_blocks = -(-int(seq_lens.max(initial=0)) // block_size)
-        tables = block_tables[:, None, :num_blocks].copy()
+        tables = block_tables[:, None].copy()
         (metadata,) = cls.of_groups(seq_lens, query_lens.copy(), tables, block_size, device)
         return metadata
 
@@ -148,6 +147,7 @@ class AttentionMetadata:
         Each sequence fits into its tables. The arrays are kept. Called every step: in NumPy,
         without a loop over requests or blocks.
         """
+        num_blocks = -(-int(seq_lens.max(initial=0)) // block_size)
         query_start_loc = np.zeros(len(query_lens) + 1, np.int32)
         query_lens.cumsum(out=query_start_loc[1:])
         owner, place = ragged(query_lens)
@@ -163,7 +163,7 @@ class AttentionMetadata:
         return [
             cls(
                 slot_mapping=to_device(to_slots(tables, owner, positions, block_size), device),
-                block_tables=to_device(tables, device),
+                block_tables=to_device(tables[:, :num_blocks], device),
                 **shared,
             )
             for tables in block_tables.transpose(1, 0, 2)

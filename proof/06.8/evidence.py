@@ -45,7 +45,7 @@ class World:
             tiers = HostTier(NUM_HOST_BLOCKS[case]), DiskTier([], NUM_FILES)
             return TierConnector(SIZE, *tiers, clock=lambda: 0.0)  # no disk is slow
 
-        self.case, self.lines = case, []
+        self.case, self.lines, self.jobs = case, [], []
         self.kv = tiered(KVCacheManager, make_connector)(NUM_DEVICE_BLOCKS, SIZE)
         self.scheduler = Scheduler(self.kv, max_num_seqs=2, max_num_batched_tokens=16)
         attach_gate(self.scheduler)
@@ -91,7 +91,9 @@ class World:
         plan, counts = step.plan.connector or TierPlan(""), step.output.num_scheduled_tokens
         scheduled = [(request, counts[request.request_id]) for request in step.output.scheduled_requests]
         self.copy(plan, [request for request, _ in scheduled])
-        done = {number: went_well for job in plan.jobs for number, went_well in self.work(job)}
+        self.jobs += plan.jobs
+        done = {number: went_well for job in self.jobs for number, went_well in self.work(job)}
+        self.jobs = [job for job in self.jobs if job.number not in done]
         sampled = {request.request_id: said for request, count in scheduled if (said := self.compute(request, count))}
         step.end_kv(self.kv, KVResult(connector=TierResult(done)))
         step.update(self.scheduler, sampled)
