@@ -73,6 +73,7 @@ FORMULA = re.compile(
 )
 UNUSED = re.compile(r"\.map$|^assets/javascripts/(lunr|workers)/")
 SEARCH_OF_THE_THEME = re.compile(r"assets/javascripts/workers/search\.\w+\.min\.js")
+SPACE = re.compile(r"(<(pre|textarea|script|template)\b.*?</\2>)|\s*\n\s*", re.DOTALL)
 PARAGRAPH = re.compile(r"<p>(.*?)</p>", re.DOTALL)
 TAG = re.compile(r"<[^>]*>")
 DESCRIPTION = 160  # characters
@@ -371,8 +372,11 @@ def plain(html: str) -> str:
 
 
 def on_post_page(output: str, page: Page, config: MkDocsConfig) -> str:
-    """The search box of the theme asks the book's own worker, tools/book/web/src/search.js."""
-    return SEARCH_OF_THE_THEME.sub("assets/search.js", output)
+    """The search box of the theme asks the book's own worker, tools/book/web/src/search.js. The theme's templates leave
+    a tenth of each page empty.
+    """
+    output = SEARCH_OF_THE_THEME.sub("assets/search.js", output)
+    return SPACE.sub(lambda found: found[1] or "\n", output)
 
 
 def on_post_build(config: MkDocsConfig) -> None:
@@ -393,6 +397,7 @@ def on_post_build(config: MkDocsConfig) -> None:
             said_of(section["location"]),
         ]
         for section in index["docs"]
+        if "/hints.html#" not in section["location"]  # a search gives no hint away
     ]
     found = {"kinds": dict([*KINDS.values(), START]), "sections": sections}
     Path(config.site_dir, "assets", "search.json").write_text(json.dumps(found, ensure_ascii=False), encoding="utf-8")
