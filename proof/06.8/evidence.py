@@ -189,6 +189,8 @@ def evidence(case):
     world = run(case)
     with ungrafted():
         right = run(case)
+    left = [request_id for request_id, request in right.requests.items() if not request.is_finished]
+    assert not left, f"the right engine leaves {left} unfinished"
     lines = [
         f"blocks of {SIZE} slots: {NUM_DEVICE_BLOCKS - 1} on the device, {NUM_HOST_BLOCKS[case]} in main memory, "
         f"{NUM_FILES} files",
