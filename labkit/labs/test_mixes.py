@@ -36,7 +36,7 @@ def choices(lab: Lab, folder: object) -> list[Part | None]:
     return [None, Part(lab, file, is_learners=False), *variants]
 
 
-@pytest.mark.parametrize("lab", labs(), ids=lambda lab: lab.id)
+@pytest.mark.parametrize("lab", [*labs()], ids=lambda lab: lab.id)
 def test_every_edit_of_an_answer_fits_the_code(lab: Lab) -> None:
     """So that a change of the reference shows at once which seeded bug it takes the ground from."""
     for answer in (*seeded_bugs(lab).values(), *other_ways(lab).values()):

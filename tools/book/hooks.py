@@ -158,7 +158,7 @@ def sources_of_cells() -> dict[str, str | None]:
     for room in ROOMS_OF_A_PAGE:
         found = (ROOT / "mini_vllm" / room).rglob("*.py")
         paths += [path for path in found if not path.name.startswith("test_")]
-    paths += modules_of_the_grader()
+    paths += modules_of_the_grader() | modules_of_the_labs()
     paths += ROOT.glob("phase-*/labs/labs.toml")
     for lab in labs_of_pages():
         for pattern in ("contract.md", "stub.py", "test_*.py", "versions.txt"):
@@ -198,6 +198,15 @@ def modules_of_the_grader() -> set[Path]:
                 if isinstance(node, ast.ImportFrom) and node.module:
                     following += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return found
+
+
+def modules_of_the_labs() -> set[Path]:
+    """What the labs see of the engine, with the packages that it lies in."""
+    names = {module for lab in labs_of_pages() for module in lab.modules if module.startswith("mini_vllm.")}
+    files = {(ROOT / name.replace(".", "/")).with_suffix(".py") for name in names}
+    files = {file if file.exists() else file.with_suffix("") / "__init__.py" for file in files}
+    packages = {folder for file in files for folder in file.parents if ROOT in folder.parents}
+    return files | {folder / "__init__.py" for folder in packages}
 
 
 def labs_of_pages() -> list[Lab]:
