@@ -26,7 +26,6 @@ from mutmut.mutation.mutators import mutation_operators
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
 from labkit.grade.runner import PASSED, Test, prepare, read_tests, run_test
-from labkit.grade.watchdog import watchdog
 from labkit.labs import source
 from labkit.labs.catalog import C_COMPILER, Lab, LabkitError, find_lab, labs, phases
 from labkit.labs.graft import Part
@@ -129,8 +128,7 @@ def is_python(lab: Lab) -> bool:
 def dies(part: Part, tests: list[tuple[Lab, Test]]) -> bool:
     """Whether a test is red on this part; the one that was goes to the front, since it may find the next one, too."""
     for index, (lab, test) in enumerate(tests):
-        with watchdog(SECONDS):
-            outcome = run_test(lab, [part], test).outcome
+        outcome = run_test(lab, [part], test, SECONDS).outcome
         if outcome != PASSED:
             tests.insert(0, tests.pop(index))
             return True
