@@ -6,7 +6,8 @@
 The mutations are mutmut's, one at a time, in the bodies of the functions that a learner writes (and of the helpers
 that belong to the answer). The lab's tests run on each in labkit's runner, up to the first red one; on what they leave,
 those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
-kernels are left out: what a small change of a tile does is proved by seeded bugs. survivors.md gives a reason for
+kernels are left out: what a small change of a tile does is proved by seeded bugs. So are changes of what only a person
+reads, and of what only guards the answer itself: the texts of errors and assertions, and zip's `strict`. survivors.md gives a reason for
 each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
 not count. Exit status 1 if less than MIN_KILLED of the other mutants of a lab die, or if one survives without a reason.
 """
@@ -80,7 +81,32 @@ def mutants(text: str) -> Iterator[tuple[str, str]]:
 
 
 def same_program(one: str, other: str) -> bool:
-    return ast.dump(ast.parse(one)) == ast.dump(ast.parse(other))
+    """Whether two programs do the same, but for what they say and how they guard themselves."""
+    one_tree, other_tree = (ast.dump(Unsaid().visit(ast.parse(text))) for text in (one, other))
+    return one_tree == other_tree
+
+
+class Unsaid(ast.NodeTransformer):
+    """Takes out the texts of errors and assertions, and zip's `strict`, which no right answer runs into."""
+
+    def visit_Assert(self, node: ast.Assert) -> ast.AST:
+        node.msg = None
+        return self.generic_visit(node)
+
+    def visit_Raise(self, node: ast.Raise) -> ast.AST:
+        if isinstance(node.exc, ast.Call):
+            node.exc.args = [each for each in node.exc.args if not is_text(each)]
+        return self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id == "zip":
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "strict"]
+        return self.generic_visit(node)
+
+
+def is_text(node: ast.expr) -> bool:
+    """Whether it is a text, or None, which stands for one that a mutation took away."""
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str | None))
 
 
 def change(before: str, after: str) -> str:

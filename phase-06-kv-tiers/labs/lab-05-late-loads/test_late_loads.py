@@ -67,9 +67,10 @@ def picture(connector):
 
 @concept("A copy comes before the computing, so what a step computes goes down in the next one.", invariant="I1")
 def test_what_is_computed_goes_down(lab):
-    connector, blocks = make(lab), computed(lab, 0, 1)
+    connector, blocks = make(lab), computed(lab, 0, 1, 2)
     see = check(picture, connector)
-    connector.publish(blocks)
+    connector.publish(blocks[:2])
+    connector.publish(blocks[2:])  # of another request
     see("what the step itself stores", step(lab, connector)[0], equals=[])
     see("lookup() behind it", connector.lookup(NAMES[0]).name, equals="MISS")
     stored = begin(connector)[0]
@@ -77,7 +78,7 @@ def test_what_is_computed_goes_down(lab):
     see("lookup() before that step has ended", connector.lookup(NAMES[0]).name, equals="HIT_PENDING")
     end(lab, connector)
     see("lookup() when it has ended", connector.lookup(NAMES[0]).name, equals="HIT")
-    see("held blocks, but for files that are written", connector.host.num_held_blocks <= 2, equals=True)
+    see("held blocks, but for files that are written", connector.host.num_held_blocks <= 3, equals=True)
 
 
 @concept("What a failed step has copied or computed is unknown.", invariant="I8")

@@ -182,6 +182,17 @@ def test_no_multiple(lab, case):
         see("multiple_of(kernel, rows)", got, equals="ValueError")
 
 
+@concept("What holds for the first rows may not hold for the last ones.", invariant="I5", illustrates=True)
+@cases(among_the_first=0, among_the_last=10)
+def test_one_end(lab, case):
+    """A row at one end of a batch of 5 to 10 has other bits, and that end of the 11 rows alone shows it."""
+    rows = [ONES] * 11
+    rows[case] = ROWS[case]
+    kernel = Kernel(lambda n, i: 4 < n < 11 and i == (n - 1 if case else 0))
+    see = check(lambda: f"ten rows of ones, and row {case} of other numbers; other bits among 5 to 10 rows")
+    see("multiple_of(kernel, rows)", lab.multiple_of(kernel, rows), equals=16)
+
+
 def plan(rng):
     calls = [("split_size", rng.randint(1, 6))]
     for _ in range(rng.randint(2, 12)):
