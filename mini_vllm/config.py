@@ -1,7 +1,7 @@
 """EngineConfig: everything that can be set on an engine, in one frozen, validated dataclass.
 
 No torch here, so that a command line or a server can check a configuration before it loads
-anything. Source: EngineArgs in vllm/engine/arg_utils.py; the names are vLLM's.
+anything. Source: EngineArgs in vllm/engine/arg_utils.py; many names are vLLM's.
 """
 
 import os

@@ -179,8 +179,8 @@ class Scheduler(SchedulerInterface):
         clamped, cut at an edge.
 
         With block_aligned_chunks a chunk that does not catch up ends at the last edge in it, if
-        there is one. Source: Scheduler._mamba_block_aligned_split of vLLM, which cuts so where a
-        layer's state needs it.
+        there is one. Source: Scheduler._mamba_block_aligned_split of vLLM, which
+        has more such edges.
         """
         target = self._target(request)
         n = self._clamp_new_tokens(target - num_computed_tokens, token_budget)

@@ -166,7 +166,8 @@ class InputProcessor:
         """The token ids of texts that are not to be written, at a beginning and behind a space.
 
         Raises InvalidParameterError for a text that has no token. Source: update_from_tokenizer in
-        vllm/sampling_params.py, which leaves out the latter where it has another number of tokens.
+        vllm/sampling_params.py, which leaves out the latter
+        unless it has as many tokens and another first one.
         """
         found: dict[tuple[int, ...], None] = {}
         for text in texts:

@@ -7,8 +7,8 @@ ITL    inter-token latency: every gap between two chunks of a stream, of all req
 E2EL   from when the request was due to its last token
 
 A request is due at a time that was fixed before the run (open loop). vLLM counts from when its
-client has sent the request: a client that is late, or waits for a free connection, then hides the
-time for which a user would have waited (coordinated omission; Tene, How NOT to Measure Latency,
+client sends the request: for how long a client is late, or waits for a place, is then no part of
+the TTFT (coordinated omission; Tene, How NOT to Measure Latency,
 2015). Apart from that, names and definitions are those of calculate_metrics in
 vllm/benchmarks/serve.py. Percentiles are interpolated, and of all values; failed requests count for
 nothing but their number.

@@ -3,13 +3,14 @@
 
     python tools/mutation/lab_mutants.py [lab ids]
 
-The mutations are mutmut's, one at a time, in the bodies of the functions that a learner writes (and of the helpers
-that belong to the answer). The lab's tests run on each in labkit's runner, up to the first red one; on what they leave,
+The mutations are mutmut's, one at a time, in the bodies of the functions that a learner writes (and of the helpers that
+belong to the answer). The lab's tests run on each in labkit's runner, up to the first red one; on what they leave,
 those of the phase's other labs, since a slot may belong to two labs and the finer rules have one of their own. Triton
 kernels are left out: what a small change of a tile does is proved by seeded bugs. So are changes of what only a person
-reads, and of what only guards the answer itself: the texts of errors and assertions, and zip's `strict`. survivors.md gives a reason for
-each that is left; one that begins with "equivalent" says that no test could tell the two apart, and such a mutant does
-not count. Exit status 1 if less than MIN_KILLED of the other mutants of a lab die, or if one survives without a reason.
+reads, and of what only guards the answer itself: the texts of errors and assertions, and zip's `strict`. survivors.md
+gives a reason for each that is left; one that begins with "equivalent" says that no test could tell the two apart, and
+such a mutant does not count. Exit status 1 if less than MIN_KILLED of the other mutants of a lab die, or if one
+survives without a reason.
 """
 
 import ast

@@ -6,7 +6,7 @@
 
 They are apart, so that tokens can travel between prepare and finalise. The experts have rungs:
 "loop" takes one expert after the other, with weights of any form; "grouped_mm" is one call of torch
-for all; "triton" is one kernel. vLLM: FusedMoEModularKernel (prepare, experts, finalize).
+for all; "triton" is one kernel. vLLM: FusedMoEKernelModularImpl (prepare, experts, finalize).
 """
 
 from collections.abc import Mapping, Sequence

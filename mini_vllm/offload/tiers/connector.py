@@ -2,8 +2,8 @@
 
 A block goes down in the step behind the one that computed it, before the model runs. By then that
 step is known to have gone well, and no request has written over the block: copies out come first.
-So no content is stored that was never computed (vLLM: pull request 45704 mends a store that reads
-too early). What leaves the device goes down once more, if it is not there any longer. From main
+So no content is stored that was never computed (vLLM: issue 45704 is a store that reads too
+early). What leaves the device goes down once more, if it is not there any longer. From main
 memory an io thread writes it to a file.
 
 A request whose content is on the disk waits in the queue and holds no seat. Its blocks are held in

@@ -96,7 +96,7 @@ def check_numbers(num_experts: int, num_ranks: int, num_redundant_experts: int =
 
 def expert_maps(placement: Placement, num_experts: int) -> list[list[int]]:
     """By rank, by expert: its place among those of the rank; -1 is elsewhere. Source: expert_map in
-    vLLM's FusedMoE.
+    vLLM's ExpertMapManager.
     """
     maps = [[-1] * num_experts for _ in placement]
     for slots, own in zip(maps, placement, strict=True):

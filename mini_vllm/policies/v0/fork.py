@@ -5,7 +5,7 @@ full block is never written again, so it stays shared. The last block may be par
 writes into it while another one holds it takes a block of its own, and the runner copies what is
 there (KVPlan.copy). The last holder writes in place. Source: fork and append_slots of
 BlockSpaceManager in vLLM V0 (vllm/core/block_manager.py), section 4.4 of the PagedAttention paper
-(Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, in full blocks only.
+(Kwon et al., 2023). V1 has no forks: there n > 1 meets in the prefix cache, mostly in full blocks.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Answers on their way out: what an output of the engine is in OpenAI's shapes, whole or as chunks
 of a stream.
 
-Source: OpenAI's API reference; serving_chat.py and serving_completion.py in
-vllm/entrypoints/openai.
+Source: OpenAI's API reference; chat_completion/serving.py and
+completion/serving.py in vllm/entrypoints/openai.
 """
 
 import asyncio

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from mini_vllm.worker.graphs.modes import CUDAGraphMode
 
-MOST_TOKENS = 512  # of a recording, unless decodes with drafts need more; vLLM: 1,024 on Blackwell
+MOST_TOKENS = 512  # of a recording; vLLM: 1,024 with compute capability 10.x
 
 
 class BatchDescriptor(NamedTuple):
@@ -30,7 +30,7 @@ def capture_sizes(
     """The numbers of tokens that are recorded, ascending: close together where they are few.
 
     With drafts all are multiples of decode_query_len, so that a padded batch of decodes is one of
-    decodes again (vLLM: adjust_cudagraph_sizes_for_spec_decode).
+    decodes again (vLLM's first model runner: adjust_cudagraph_sizes_for_spec_decode).
     """
     largest = min(max_num_seqs * decode_query_len * 2, MOST_TOKENS)
     most_decodes = min(max_num_seqs, MOST_TOKENS) if decode_query_len > 1 else max_num_seqs

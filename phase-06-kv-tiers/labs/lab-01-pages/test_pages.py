@@ -71,8 +71,8 @@ def test_places(lab, case):
 
 
 @concept("A window and a step lie in one block more than they fill, if they begin inside one.", invariant="I6")
-@cases(inside=(4, 9, 100, 8, 5), exactly=(4, 8, 100, 1, 3), one_over=(4, 10, 100, 8, 6),
-       short_text=(4, 9, 7, 8, 2), itself_alone=(4, 1, 100, 4, 2), large_step=(16, 1024, 8192, 2048, 193), nothing=(4, 9, 0, 8, 0))  # fmt: skip
+@cases(inside=(4, 9, 100, 8, 5), exactly=(4, 8, 100, 1, 3), one_over=(4, 10, 100, 8, 6), short_text=(4, 9, 7, 8, 2),
+       itself_alone=(4, 1, 100, 4, 2), large_step=(16, 1024, 8192, 2048, 193), nothing=(4, 9, 0, 8, 0))  # fmt: skip
 def test_blocks_of_a_window(lab, case):
     block_size, window, num_tokens, num_batched, expected = case
     what = f"most_blocks({num_tokens}, {num_batched}), blocks of {block_size}, a window of {window}"

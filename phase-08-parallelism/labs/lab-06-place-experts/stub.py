@@ -39,6 +39,6 @@ def place_experts(
 
 def expert_maps(placement: Placement, num_experts: int) -> list[list[int]]:
     """By rank, by expert: its place among those of the rank; -1 is elsewhere. Source: expert_map in
-    vLLM's FusedMoE.
+    vLLM's ExpertMapManager.
     """
     todo("08.6")
