@@ -113,8 +113,8 @@ class ReplicasClient(EngineClient):
             replica.max_blocks = smallest.num_slots // self._router.block_size
         facts = [
             f"replica {i}: {fact}"
-            for i in range(len(self._clients))
-            for fact in self._ready[i].facts
+            for i, ready in sorted(self._ready.items())
+            for fact in ready.facts
         ]
         self._on_event(
             Ready(smallest.vocab_size, smallest.max_model_len, smallest.num_slots, facts)
@@ -140,7 +140,12 @@ def clients_of(num_replicas: int) -> Callable[..., EngineClient]:
 
 
 def config_of(config: EngineConfig, place: int, num_replicas: int) -> EngineConfig:
-    """Of one replica: a GPU of its own if the device is "cuda", else its share of the memory."""
+    """Of one replica: a GPU of its own if the device is "cuda", else its share of the memory; and
+    the files of its own for what outlives it.
+    """
+    for name in ("expert_loads", "kv_offload_path"):
+        if file := getattr(config, name):
+            config = replace(config, **{name: f"{file}.{place}"})  # type: ignore[arg-type]
     if config.device == "cuda":
         return replace(config, device=f"cuda:{place}")
     return replace(config, gpu_memory_utilization=config.gpu_memory_utilization / num_replicas)

@@ -186,6 +186,23 @@ def test_each_has_a_gpu_of_its_own_where_gpus_are_asked_for() -> None:
     assert config_of(config, 1, 2).gpu_memory_utilization == config.gpu_memory_utilization
 
 
+def test_each_has_files_of_its_own_for_what_outlives_it() -> None:
+    config = EngineConfig(
+        "tiny",
+        tensor_parallel_size=2,
+        enable_expert_parallel=True,
+        expert_loads="loads.json",
+        kv_offload_bytes=1_000_000,
+        kv_offload_path="blocks",
+        kv_offload_disk_bytes=1_000_000,
+    )
+    own = [config_of(config, i, 3) for i in range(3)]
+    assert [each.expert_loads for each in own] == ["loads.json.0", "loads.json.1", "loads.json.2"]
+    assert [each.kv_offload_path for each in own] == ["blocks.0", "blocks.1", "blocks.2"]
+    plain = config_of(EngineConfig("tiny"), 1, 3)
+    assert (plain.expert_loads, plain.kv_offload_path) == (None, None)
+
+
 # --- a server -------------------------------------------------------------------------------------
 
 
