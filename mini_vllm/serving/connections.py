@@ -21,6 +21,7 @@ SWEEP = 0.5  # seconds
 MAX_HEADER_BYTES = 1 << 14
 HEADER_END = re.compile(rb"\n\r?\n")
 MAX_LINES = 1 << 16  # of a body in chunks, which have two each
+MAX_READ_BYTES = 1 << 15  # at once; the loop then looks at the other connections
 
 
 class Connections:
@@ -115,6 +116,7 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.max_size = MAX_READ_BYTES  # type: ignore[attr-defined]
         self._look(0)
         self._all.opened(self)
 

@@ -136,6 +136,17 @@ BODIES: dict[str, tuple[str, Callable[[], Any], str]] = {
         lambda: chat(n=128, max_tokens=1500, logprobs=True, top_logprobs=20),
         "1,500 tokens with n 128 and 21 logprobs for each: 4,032,000 logprobs, at most 131,072",
     ),
+    "token ids of each choice": (
+        TEXT,
+        lambda: {"prompt": "a", "n": 128, "allowed_token_ids": [5, 6] * 2000},
+        "4,000 allowed token ids and characters of bad words, 128 choices: 512,000 in all, at most",
+    ),
+    "words of each choice": (
+        CHAT,
+        lambda: chat(n=128, bad_words=[(f"{i} " * 400)[:1000] for i in range(128)]),
+        "126,000 allowed token ids and characters of bad words, 128 choices: 16,128,000 in all",
+    ),
+    "a name": (TEXT, lambda: {"prompt": "a", "logit_bias": {"k" * 8_000_000: 1}}, "logit_bias.kkk"),
 }
 
 
@@ -164,7 +175,41 @@ def test_a_body_costs_a_bounded_time_of_the_processor(live: LiveServer, name: st
     status, answer = post(live, path, body)
     spent = time.process_time() - before
     assert (status, text in answer["error"]["message"]) == (400, True), answer
+    assert len(str(answer)) < 1000
     assert spent < WORK, "seconds of the processor"
+
+
+@pytest.mark.parametrize(
+    ("path", "field"),
+    [
+        (TEXT, "guided_json"),
+        (TEXT, "logit_bias"),
+        (CHAT, "chat_template_kwargs"),
+        (CHAT, "tools"),
+        (CHAT, "response_format"),
+        ("/v1/responses", "metadata"),
+        ("/v1/responses", "text"),
+        (TOKENIZE, "prompt"),
+    ],
+)
+def test_a_body_may_be_nested_as_deeply_as_an_answer(
+    live: LiveServer, path: str, field: str
+) -> None:
+    other = {TEXT: '"prompt": ["a", "b"]', CHAT: '"messages": [{"role": "user", "content": "a"}]'}
+    start = "{" + other.get(path, '"input": "a"') + ', "max_tokens": 1, "' + field + '": {"a": '
+    for levels in (9, 200, *range(240, 262), 500, 1000, 5000):
+        for begin, end in (("[", "]"), ('{"a": ', "}")):
+            body = start + begin * levels + "1" + end * levels + "}}"
+            status, answer = post(live, path, orjson.Fragment(body))
+            assert status in (200, 400), (levels, answer)
+            if levels > 255:
+                assert "the body is no JSON of at most 250 levels" in answer["error"]["message"]
+
+
+@pytest.mark.parametrize("name", ["self", "messages", "args", "kwargs", "template", "cls", "not"])
+def test_a_variable_of_the_template_may_have_any_name(live: LiveServer, name: str) -> None:
+    status, answer = post(live, CHAT, chat(chat_template_kwargs={name: 1}))
+    assert status == 200 or f"chat_template_kwargs.{name} is no" in answer["error"]["message"]
 
 
 def test_words_are_read_once_for_all_prompts(live: LiveServer) -> None:

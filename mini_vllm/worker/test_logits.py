@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 from transformers import AutoModelForCausalLM
 
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import TokenIdOutOfRangeError
 from mini_vllm.frontend.output_processor import RequestOutput
 from mini_vllm.models.checkpoint import resolve_model
+from mini_vllm.step import SamplingRow
+from mini_vllm.worker.sampling.logits import edits_of, penalise, process_logits
 
 TEXT = (
     "A KV block is a fixed-size piece of the KV cache that holds the keys and values of some tokens"
@@ -166,3 +170,37 @@ def test_ids_that_the_model_does_not_have_are_refused(llm: LLM, name: str) -> No
     values: dict[str, Any] = {"allowed_token_ids": (1, size), "logit_bias": ((size, 1.0),)}
     with pytest.raises(TokenIdOutOfRangeError, match=f"{name} has token id {size}, allowed are"):
         llm.generate(TEXT, SamplingParams(**{name: values[name]}))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"allowed_token_ids": tuple(range(2048))},
+        {"bad_token_ids": tuple((*range(i, i + 15), i) for i in range(128))},
+        {"stop_token_ids": tuple(range(1024)), "min_tokens": 9},
+    ],
+    ids=lambda options: min(options),
+)
+def test_long_lists_of_many_choices_take_no_more_than_their_logits(options: dict[str, Any]) -> None:
+    params = SamplingParams(max_tokens=20, n=128, **options)
+    ending = params.stop_token_ids
+    rows = [SamplingRow(params, 0, i, 2000, (1,) * 2000, ending) for i in range(params.n)]
+    scores, known = torch.zeros(128, 2048), torch.ones(128, 2000, dtype=torch.int64)
+    lengths = torch.full((128, 2), 2000)
+
+    class Sizes(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            out = func(*args, **kwargs or {})
+            made = [each.numel() for each in tree_leaves(out) if isinstance(each, torch.Tensor)]
+            self.largest = max(self.largest, *made, 0)
+            return out
+
+    with Sizes() as sizes:
+        edits = edits_of(rows, scores.device)
+        process_logits(scores, edits, lengths[:, 0])
+        penalise(scores, edits, known, lengths, torch.ones(3, 128))
+    assert sizes.largest <= 2 * scores.numel()  # rows and token ids are two numbers

@@ -17,6 +17,7 @@ MAX_OBJECTS = 1 << 14
 MAX_KEYS = 1 << 15
 MAX_VALUES = 1 << 18
 MAX_CHOICES = 1024  # prompts times n
+MAX_LISTED = 1 << 18  # token ids and characters of bad words, of all choices
 MAX_LOGPROBS = 1 << 17  # tokens times their logprobs, of all choices
 MAX_REPEATED_BYTES = 1 << 19  # prompts times what is sent along with each of them
 
@@ -30,10 +31,10 @@ def check_structure(body: bytes, max_values: int = MAX_VALUES) -> None:
     plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     _check("the body", plain.count(b'"') // 2, "strings", max_values + MAX_KEYS)
     plain = b"".join(plain.split(b'"')[::2])
-    num_objects, num_lists = plain.count(b"{"), plain.count(b"[")
+    num_objects = plain.count(b"{")
     _check("the body", num_objects, "objects", MAX_OBJECTS)
     _check("the body", plain.count(b":"), "keys", MAX_KEYS)
-    num_values = plain.count(b",") + num_objects + num_lists
+    num_values = plain.count(b",") + num_objects + plain.count(b"[")
     _check("the body", num_values, "values", max_values)
 
 
@@ -44,24 +45,46 @@ def check_prompts(asked: CompletionRequest) -> None:
     _check(f"{num_prompts} prompts with n {n}", num_prompts * n, "choices", MAX_CHOICES, "prompt")
     if num_prompts > 1:
         rest = asked.model_dump_json(exclude={"prompt"}, exclude_none=True, by_alias=True)
-        what = f"{num_prompts} prompts with other fields of {len(rest):,} characters"
-        _check(what, num_prompts * len(rest), "characters", MAX_REPEATED_BYTES, "prompt")
+        _check(
+            f"{num_prompts} prompts with other fields of {len(rest):,} characters",
+            num_prompts * len(rest),
+            "characters",
+            MAX_REPEATED_BYTES,
+            "prompt",
+        )
 
 
-def check_logprobs(
+def check_products(
     options: Mapping[str, Any], num_prompt_tokens: Sequence[int], max_tokens: int
 ) -> None:
-    """Raises ApiError for more logprobs than one request may hold. options: of SamplingParams."""
+    """Raises ApiError for longer lists, or more logprobs, than one request may hold. options: of
+    SamplingParams.
+    """
+    n = options.get("n", 1)
+    lists = [options.get("allowed_token_ids", ()), *options.get("bad_words", ())]
+    num_listed, num_choices = sum(map(len, lists)), n * len(num_prompt_tokens)
+    _check(
+        f"{num_listed:,} allowed token ids and characters of bad words, {num_choices} choices",
+        num_listed * num_choices,
+        "in all",
+        MAX_LISTED,
+        "n",
+    )
     num_tokens = {
         "logprobs": len(num_prompt_tokens) * max_tokens,
         "prompt_logprobs": sum(num_prompt_tokens),
     }
     if not (asked := [name for name in num_tokens if name in options]):
         return
-    n, num_each = options.get("n", 1), max(options[name] for name in asked) + 1
+    num_each = max(options[name] for name in asked) + 1
     total = sum(num_tokens[name] for name in asked)
-    what = f"{total:,} tokens with n {n} and {num_each} logprobs for each"
-    _check(what, total * n * num_each, "logprobs", MAX_LOGPROBS, asked[0])
+    _check(
+        f"{total:,} tokens with n {n} and {num_each} logprobs for each",
+        total * n * num_each,
+        "logprobs",
+        MAX_LOGPROBS,
+        asked[0],
+    )
 
 
 def max_tokens_with_logprobs(options: Mapping[str, Any]) -> int:
@@ -72,5 +95,4 @@ def max_tokens_with_logprobs(options: Mapping[str, Any]) -> int:
 
 def _check(what: str, value: int, unit: str, limit: int, param: str | None = None) -> None:
     if value > limit:
-        message = f"{what}: {value:,} {unit}, at most {limit:,} are allowed"
-        raise ApiError(400, message, param=param)
+        raise ApiError(400, f"{what}: {value:,} {unit}, at most {limit:,} are allowed", param)

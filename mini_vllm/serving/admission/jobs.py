@@ -10,7 +10,7 @@ from mini_vllm.frontend.tool_calls.form import AssistantForm
 from mini_vllm.frontend.tools import ToolUse
 from mini_vllm.params import SamplingParams
 from mini_vllm.serving.admission.bounds import (
-    check_logprobs,
+    check_products,
     check_prompts,
     max_tokens_with_logprobs,
 )
@@ -25,22 +25,22 @@ from mini_vllm.serving.openai.protocol import (
 
 # What a function makes of a client's input, in a thread: Admission.read() for its tenant.
 Read = Callable[..., Awaitable[Any]]
+Job = tuple[list[int], SamplingParams]
+ChatJob = tuple[list[int], SamplingParams, AssistantForm]
 
 
-async def read_chat(
-    engine: AsyncEngine, asked: ChatCompletionRequest, read: Read
-) -> tuple[list[int], SamplingParams, AssistantForm]:
+async def read_chat(engine: AsyncEngine, asked: ChatCompletionRequest, read: Read) -> ChatJob:
     """Prompt, sampling and form of the answer to a conversation. Raises ApiError."""
     reader = engine.input_processor
 
-    def job_of() -> tuple[list[int], SamplingParams, AssistantForm]:
+    def job_of() -> ChatJob:
         with refusals("messages"):
-            messages = [message.for_template() for message in asked.messages]
             use = ToolUse(asked.tools, asked.tool_choice, asked.parallel_tool_calls)
             options = asked.template_options() | {"tools": use.tools}
-            prompt = reader.apply_chat_template(messages, **options)
-        max_tokens = asked.asked_max_tokens
-        params = sampling_params(engine, asked, [len(prompt)], max_tokens, "messages")
+            prompt = reader.apply_chat_template(
+                [message.for_template() for message in asked.messages], **options
+            )
+        params = sampling_params(engine, asked, [len(prompt)], asked.asked_max_tokens, "messages")
         with refusals("messages"):
             params = use.constrain(params)
             form = reader.form_of(prompt, use, params)
@@ -49,17 +49,15 @@ async def read_chat(
     with refusals("messages"):
         # before any work on what cannot be taken
         engine.check_queue(asked.n or 1, asked.user)
-        job: tuple[list[int], SamplingParams, AssistantForm] = await read(job_of)
+        job: ChatJob = await read(job_of)
     return job
 
 
-async def read_prompts(
-    engine: AsyncEngine, asked: CompletionRequest, read: Read
-) -> list[tuple[list[int], SamplingParams]]:
+async def read_prompts(engine: AsyncEngine, asked: CompletionRequest, read: Read) -> list[Job]:
     """Token ids and sampling of each prompt. Raises ApiError."""
     reader = engine.input_processor
 
-    def jobs_of() -> list[tuple[list[int], SamplingParams]]:
+    def jobs_of() -> list[Job]:
         special = asked.add_special_tokens is not False
         prompts = [reader.tokenize(each, add_special_tokens=special) for each in asked.prompts]
         for number, token_ids in enumerate(prompts):
@@ -73,7 +71,7 @@ async def read_prompts(
     with refusals("prompt"):
         check_prompts(asked)
         engine.check_queue(len(asked.prompts) * (asked.n or 1), asked.user)
-        jobs: list[tuple[list[int], SamplingParams]] = await read(jobs_of)
+        jobs: list[Job] = await read(jobs_of)
     return jobs
 
 
@@ -88,7 +86,7 @@ def sampling_params(
     limit = engine.input_processor.limits.max_model_len
     longest = max(num_prompt_tokens)
     room = limit - longest
-    if room < 1 or max(max_tokens or 1, 1) > room:
+    if room < 1 or (max_tokens or 1) > room:
         wanted = "" if max_tokens is None else f", and max_tokens is {max_tokens}"
         raise ApiError(
             400,
@@ -100,9 +98,11 @@ def sampling_params(
     options = asked.sampling_options()
     if max_tokens is None:
         max_tokens = min(room, max_tokens_with_logprobs(options))
-    check_logprobs(options, num_prompt_tokens, max_tokens)
-    kind = "delta" if asked.stream else "final_only"
-    options |= {"max_tokens": max_tokens or 1, "output_kind": kind}
+    check_products(options, num_prompt_tokens, max_tokens)
+    options |= {
+        "max_tokens": max_tokens or 1,
+        "output_kind": "delta" if asked.stream else "final_only",
+    }
     params = engine.input_processor.default_sampling_params(**options)
     if not params.bad_words:
         return params

@@ -58,8 +58,7 @@ class Admission:
                 f"{num_waiting} requests wait to be read: at most {self._max_queue} may wait"
             )
         with self.holding(tenant, num_bytes):
-            found: T = await asyncio.wrap_future(self._readers.submit(tenant, function))
-        return found
+            return await asyncio.wrap_future(self._readers.submit(tenant, function))
 
     @contextmanager
     def holding(self, tenant: str, num_bytes: int) -> Iterator[None]:
@@ -115,7 +114,7 @@ class Admission:
         num_each = sum(num_tokens * (num + 1) for num, num_tokens in parts if num is not None)
         new = len(requests) * num_each
         held = sum(num for owner, num in self._logprobs.values() if owner == tenant)
-        if held and new and held + new > MAX_HELD_LOGPROBS:
+        if held + new > MAX_HELD_LOGPROBS:
             raise QueueFullError(
                 f"requests in flight may hold {held:,} logprobs and {new:,} more do not fit: at "
                 f"most {MAX_HELD_LOGPROBS:,} may be held"

@@ -378,7 +378,7 @@ class ChatMessage(Strict):
 # What a chat template gets from the server.
 TEMPLATE_NAMES = frozenset(
     "messages tools documents chat_template add_generation_prompt continue_final_message tokenize "
-    "return_dict return_assistant_tokens_mask sanitize_control_tokens tokenizer_kwargs".split()
+    "return_dict return_assistant_tokens_mask sanitize_control_tokens tokenizer_kwargs self".split()
 )
 
 
@@ -517,10 +517,9 @@ def refusal_of(error: ValidationError) -> ApiError:
         (each for each in errors if _path(each["loc"]).startswith(path)),
         key=lambda each: (not each["type"].endswith("_type"), len(each["loc"])),
     )
-    param = _path(first["loc"])
+    param = _path(first["loc"])[:100]
     if first["type"] == "extra_forbidden":
         message = f"{shown(param)} is no field that this server knows"
-        param = param[:100]
     elif first["type"] == "missing":
         message = f"{param} is missing"
     else:

@@ -37,8 +37,9 @@ def edits_of(rows: Sequence[SamplingRow], device: torch.device) -> Edits:
     params = [row.params for row in rows]
 
     def pairs(ids_by_row: Iterable[Iterable[int]]) -> Pairs | None:
-        found = [(i, token_id) for i, ids in enumerate(ids_by_row) for token_id in ids]
-        return Pairs(*upload(found, device).unbind(1)) if found else None
+        lists = [np.fromiter(ids, np.int64) for ids in ids_by_row]
+        rows = np.arange(len(lists)).repeat([*map(len, lists)])
+        return Pairs(*upload([rows, np.concatenate(lists)], device)) if rows.size else None
 
     def beside(values: Any, where: Pairs | None) -> tuple[Tensor, Pairs] | None:
         return None if where is None else (upload(values, device), where)
@@ -101,7 +102,7 @@ def penalise(
         before, (rows, last) = edits.words
         place = length[rows] + torch.arange(-before.shape[1], 0, device=tokens.device)
         # a word is not begun by the prompt
-        written = tokens[rows].gather(1, place.clamp(0, tokens.shape[1] - 1))
+        written = tokens[rows.unsqueeze(1), place.clamp(0, tokens.shape[1] - 1)]
         written = written.masked_fill(place < num_prompt[rows], -2)
         is_begun = ((written == before) | (before < 0)).all(-1)
         banned = torch.zeros_like(scores, dtype=torch.int32)
