@@ -22,13 +22,18 @@ def grouped_product(
     expert has, with block_size rows, of which those of padding are zeros.
     """
     block_size = len(aligned.pairs) // max(1, len(aligned.experts))
-    for number, expert in enumerate(aligned.experts):
-        if expert == NO_EXPERT:
-            continue
-        pairs = aligned.pairs[number * block_size : (number + 1) * block_size]
-        rows = [x[pair // top_k] if pair < len(out) else [0.0] * len(x[0]) for pair in pairs]
+    blocks = [
+        (expert, aligned.pairs[number * block_size : (number + 1) * block_size])
+        for number, expert in enumerate(aligned.experts)
+        if expert != NO_EXPERT
+    ]
+    places = range(len(out))
+    own = [pair // top_k for _, pairs in blocks for pair in pairs if pair in places]
+    zeros = [0.0] * len(x[own[0]]) if own else []
+    for expert, pairs in blocks:
+        rows = [x[pair // top_k] if pair in places else zeros for pair in pairs]
         for pair, output in zip(pairs, product(rows, weights[expert]), strict=True):
-            if pair < len(out):
+            if pair in places:
                 out[pair] = output
 
 

@@ -11,6 +11,7 @@ the second one would be of no use.
 
 from collections.abc import Sequence
 from fractions import Fraction
+from heapq import heapify, heappop, heappush
 from itertools import accumulate, pairwise
 
 from mini_vllm.errors import InvalidParameterError
@@ -27,9 +28,13 @@ def count_copies(loads: Sequence[float], num_ranks: int, num_redundant_experts: 
     first. Source: replicate_experts() there.
     """
     copies = [1] * len(loads)
+    shares = [(-Fraction(load), expert) for expert, load in enumerate(loads)]
+    heapify(shares)
     for _ in range(num_redundant_experts):
-        open_ones = [expert for expert, number in enumerate(copies) if number < num_ranks]
-        copies[max(open_ones, key=lambda expert: loads[expert] / copies[expert])] += 1
+        _, expert = heappop(shares)
+        copies[expert] += 1
+        if copies[expert] < num_ranks:
+            heappush(shares, (-Fraction(loads[expert]) / copies[expert], expert))
     return copies
 
 

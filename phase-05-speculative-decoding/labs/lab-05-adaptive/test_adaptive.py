@@ -84,7 +84,7 @@ def test_the_share(lab, case):
 
 
 @concept("A draft behind a wrong one was not tried, so it counts neither way.", invariant="I1")
-@cases(one_wrong=(4, 0, 46), three_behind_one=(4, 1, 65), eight=(8, 0, 46))
+@cases(one_wrong=(4, 0, 46), three_behind_one=(4, 1, 65), eight=(8, 0, 46), hundred=(100, 0, 46), most=(100, 1, 65))
 def test_behind_a_wrong_one(lab, case):
     num_drafts, num_accepted, share = case
     watched = Watched(lab, 100)
@@ -163,6 +163,8 @@ def test_a_try_is_due(lab):
     until_none(watched)
     lengths = [watched.next_length() for _ in range(6)]
     see("lengths of the next six steps; three of them end the wait of four", lengths, equals=[0, 0, 0, 1, 1, 1])
+    lengths = {watched.next_length() for _ in range(far(1000))}
+    see("the different lengths of very many steps in which nothing is learnt", lengths, equals={1})
 
 
 @concept("What is learnt within a wait counts at once: a success ends the wait, a failure begins the next one.",

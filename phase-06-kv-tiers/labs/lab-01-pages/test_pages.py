@@ -55,10 +55,13 @@ def test_in_turn(lab, case):
 @concept("Groups take blocks from one pool, so a token has as many bytes in each layer.", invariant="I4")
 @cases(heads=(4, 64, 2), size=(2, 32, 2), bytes=(2, 64, 1))
 def test_other_sizes(lab, case):
-    with raises(lab.InvalidParameterError, "layers of other sizes share no blocks"):
-        lab.strided_groups([lab.LayerKVSpec(2, 64, 2, 1024), lab.LayerKVSpec(*case)])
-    same = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9)]
-    check()("the groups of two kinds with as many bytes", lab.strided_groups(same), equals=[0, 1])
+    for window in (1024, None):
+        usual = lab.LayerKVSpec(2, 64, 2, window)
+        for specs_of_layers in ([usual, lab.LayerKVSpec(*case)], [usual, lab.LayerKVSpec(*case), usual]):
+            with raises(lab.InvalidParameterError, "layers of other sizes share no blocks"):
+                lab.strided_groups(specs_of_layers)
+    same = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9), lab.LayerKVSpec(2, 64, 2)]
+    check()("the groups of three kinds with as many bytes", lab.strided_groups(same), equals=[0, 1, 2])
 
 
 @concept("Layer i of every group has its keys and values in the same place of a page.", invariant="I5")
@@ -82,8 +85,8 @@ def test_blocks_of_a_window(lab, case):
 @concept("A request takes blocks in every group.", invariant="I7")
 def test_blocks_alone(lab):
     see, full, local = check(), lab.FullAttention, lab.ChunkedLocal
-    groups = (full(4), local(4, 12), local(4, 20), full(16))
-    for num_tokens, expected in ((0, 0), (1, 4), (8, 7), (100, 25 + 5 + 7 + 7), (40_000, 10_000 + 5 + 7 + 2_500)):
+    groups = (full(4), local(4, 12), local(4, 20), full(16), full(4))
+    for num_tokens, expected in ((0, 0), (1, 5), (8, 9), (100, 2 * 25 + 5 + 7 + 7), (40_000, 20_000 + 5 + 7 + 2_500)):
         see(f"blocks_alone({num_tokens}, 8)", lab.blocks_alone(groups, num_tokens, 8), equals=expected)
 
 

@@ -19,9 +19,12 @@ def show(cache):
 
 
 def ends_of(kind, cached, num_tokens, alignment):
-    """Where hits of a window or of full attention may end, by the words of the contract."""
+    """Where hits of a group may end, by the words of the contract; chunks are asked whether it is there."""
     found = [0]
     for end in range(alignment, num_tokens + 1, alignment):
+        if hasattr(kind, "chunk"):
+            found += [end] if kind.find_longest_hit(cached.__contains__, end, alignment)[1] == end else []
+            continue
         last = end // kind.block_size
         first = max(0, last - kind.num_needed) if hasattr(kind, "num_needed") else 0
         if all(block in cached for block in range(first, last)):
@@ -101,6 +104,11 @@ def test_rounds(lab):
     found, _ = agree(lab, groups, cached, 39)
     see("tokens of the hit", found.num_tokens, equals=8)
     see("where the blocks begin", dict(found.firsts), equals={groups[0]: 1, groups[1]: 0})
+    every = range(far(400))
+    cached = ([i for i in every if i % 4 == 0], [i for i in every if i % 4 in (1, 2)])
+    see = check(lambda: f"of {len(every):,} blocks one window has every fourth, and the other one the two behind each")
+    found, _ = agree(lab, groups, cached, 4 * len(every))
+    see("tokens of the hit, on which they agree after very many rounds", found.num_tokens, equals=0)
 
 
 @concept("Full attention is a hit up to its first gap, and so are all beginnings of it.", invariant="I5")
@@ -140,22 +148,29 @@ def test_longest(lab):
     see("where the blocks begin", dict(found.firsts), equals={groups[0]: 0, groups[1]: 0})
 
 
+def group_of(lab, window):
+    """None: full attention; below 0: chunks of so many tokens."""
+    if window is None:
+        return lab.FullAttention(4)
+    return lab.SlidingWindow(4, window) if window > 0 else lab.ChunkedLocal(4, -window)
+
+
 @concept(
     "Whatever is cached: the longest hit by the words of the contract.", invariant="I4", illustrates=True, searches=True
 )
 def test_any_cache(lab):
     def plan(rng, size):
-        groups = [rng.choice((None, 2, 5, 6, 9, 14)) for _ in range(rng.randint(1, 3))]
+        groups = [rng.choice((None, 2, 5, 6, 9, 14, -8, -12)) for _ in range(rng.randint(1, 3))]
         num_blocks = rng.randint(1, 4 + size // 3)
         cached = [[i for i in range(num_blocks) if rng.random() < 0.7] for _ in groups]
         return groups, cached, rng.randint(0, 4 * num_blocks + 3), rng.choice((4, 4, 8))
 
     def judge(lab, case):
         windows, cached, num_tokens, alignment = case
-        groups = tuple(lab.FullAttention(4) if each is None else lab.SlidingWindow(4, each) for each in windows)
+        groups = tuple(group_of(lab, each) for each in windows)
         found, _ = agree(lab, groups, cached, num_tokens, alignment)
         ends = [{*ends_of(kind, {*each}, num_tokens, alignment)} for kind, each in zip(groups, cached)]
-        see = check(lambda: f"windows {windows} (None: full attention), cached {cached}, alignment {alignment}")
+        see = check(lambda: f"windows {windows} (None: full attention; -8: chunks of 8), cached {cached}, alignment {alignment}")
         see(f"tokens of the hit, at most {num_tokens}", found.num_tokens, equals=max(set.intersection(*ends)))
 
-    search(lab, plan, judge, num=150)
+    search(lab, plan, judge, num=300)

@@ -133,6 +133,15 @@ def test_what_is_read(lab, case):
     see("the reads", step(lab, connector)[2], equals=[NAMES[i] for i in expected])
 
 
+@concept("What has no place in main memory ends the lookup, whatever stands behind it.", invariant="I3", illustrates=True)
+def test_what_has_no_place(lab):
+    connector, x, y = make(lab, host=1, on_disk="01"), make_request(lab, "x", 2), make_request(lab, "y", 2)
+    see = check(picture, connector)
+    see("is_ready() of x, for its second block", connector.is_ready(x, 4), equals=False)
+    see("is_ready() of y, for whose first block there is no place", connector.is_ready(y, 0), equals=True)
+    see("how often the second block is held: by the read, and by x", connector.host.get(NAMES[1]).ref_cnt, equals=2)
+
+
 @concept("A hit is held from the lookup on, or another content takes its place.", invariant="I4")
 def test_a_hit_is_held(lab):
     connector, request = make(lab, host=3, ready="01"), make_request(lab)

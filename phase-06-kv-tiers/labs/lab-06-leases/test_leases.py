@@ -13,10 +13,11 @@ class Clock:
         return self.seconds
 
 
-def make(lab, *names, first_generation=1):
-    """Leases of 30 seconds, put off by 20; one is granted for each name, a second after the one before it."""
+def make(lab, *names, duration=30.0, extension=20.0, first_generation=1, start=100.0):
+    """One lease is granted for each name, a second after the one before it."""
     clock = Clock()
-    leases = lab.Leases(clock, 30.0, 20.0, first_generation)
+    clock.seconds = start
+    leases = lab.Leases(clock, duration, extension, first_generation)
     granted = []
     for name in names:
         granted.append(leases.grant(name, [f"{name}{len(granted) + 1}".encode()]))
@@ -37,7 +38,7 @@ def picture(clock, leases, granted):
 
 
 @concept("No two leases have the same generation, whatever their requests are.", invariant="I1")
-@cases(as_usual=1, after_a_restart=7_000)
+@cases(as_usual=1, after_a_restart=7_000, from_zero=0)
 def test_generations(lab, case):
     clock, leases, granted = make(lab, "a", "b", "a", first_generation=case)
     see = check(picture, clock, leases, granted)
@@ -99,6 +100,7 @@ def test_a_reader(lab):
     see("what is collected then", told(leases.collect()), equals=["a1"])
     with raises(AssertionError, "a lease is unpinned more often than it was pinned"):
         leases.unpin(lease)
+    see("its pins after the refusal", lease.num_pins, equals=0)
 
 
 @concept("What a reader looked up must be what it reads: the same lease, and not the same request.", invariant="I5")
@@ -117,6 +119,41 @@ def test_another_lease_of_the_request(lab):
     see("holds() of the second one, as before", leases.holds(second), equals=True)
 
 
+@concept("A lease that was replaced does not come back when the newer one has gone.", invariant="I2")
+def test_the_newer_one_goes_first(lab):
+    clock, leases, (first,) = make(lab, "a")
+    pinned = leases.pin("a")
+    second = leases.grant("a", [b"other"])
+    see = check(picture, clock, leases, [first, second])
+    leases.release("a")
+    see("what is collected", leases.collect() == [second], equals=True)
+    see("find(), while a reader is at the first one", leases.find("a"), equals=None)
+    see("extend()", leases.extend("a"), equals=False)
+    see("pin()", leases.pin("a"), equals=None)
+    see("holds() of the first one, which has a pin", leases.holds(pinned), equals=True)
+
+
+@concept("Zero is a number of seconds, and a time, as any other.", invariant="I1", illustrates=True)
+def test_zero(lab):
+    clock, leases, (lease,) = make(lab, "a", duration=0.0, start=0.0)
+    see = check(picture, clock, leases, [lease])
+    see("the end of a lease of 0 seconds, granted at 0", lease.end, equals=0.0)
+    see("find()", leases.find("a"), equals=None)
+    clock, leases, (lease,) = make(lab, "a", start=-30.0)
+    see = check(picture, clock, leases, [lease])
+    clock.seconds = 0.0
+    see("find() of a lease that ends at 0, at 0", leases.find("a"), equals=None)
+    clock, leases, (lease,) = make(lab, "a", extension=0.0)
+    clock.seconds = 125.0
+    see = check(picture, clock, leases, [lease])
+    see("extend() by 0 seconds", leases.extend("a"), equals=True)
+    see("the end", lease.end, equals=130.0)
+    clock, leases, (lease,) = make(lab, "a", start=-1.0)
+    see = check(picture, clock, leases, [lease])
+    see("release() at 0", leases.release("a"), equals=True)
+    see("find() at 0", leases.find("a"), equals=None)
+
+
 @concept("A reader that is done ends the lease at once.", invariant="I6", illustrates=True)
 def test_release(lab):
     clock, leases, (a, b) = make(lab, "a", "b")
@@ -128,6 +165,11 @@ def test_release(lab):
     clock.seconds = 140.0
     see("release() of b, which is over", leases.release("b"), equals=False)
     see("the end of b", b.end, equals=131.0)
+    clock, leases, (a,) = make(lab, "a", extension=500.0)
+    see = check(picture, clock, leases, [a])
+    leases.extend("a")
+    see("release(), behind a heartbeat of 500 seconds", leases.release("a"), equals=True)
+    see("find()", leases.find("a"), equals=None)
 
 
 @concept("A heartbeat lets an old lease outlive younger ones: look at all of them.", invariant="I7")

@@ -216,6 +216,28 @@ def test_a_late_token_ends(lab, case):
     see("free blocks at the end", kv.num_free_blocks, equals=kv.num_usable_blocks)
 
 
+@concept("A late token ends its own request, and what ends late is told behind what ran.", invariant="I4", illustrates=True)
+@cases(the_first=(8, 99), the_second=(99, 8), both=(8, 8))
+def test_two_late_tokens(lab, case):
+    """Step 3 preempts d and c, and step 2 with them is in flight. In it a ends, and of c and d those that are given."""
+    scheduler = make(lab, blocks=4, block_size=8)
+    for name, stop in (("a", 8), ("b", None)):
+        add(lab, scheduler, name, 7, stop=stop)
+    others = [add(lab, scheduler, name, 7, stop=stop) for name, stop in zip("cd", case)]
+    device = Device(scheduler)
+    device.begin()
+    device.begin()
+    device.end()
+    see = check(lab.draw.scheduler, scheduler)
+    device.begin()
+    waiting = [each.request_id for each in scheduler.waiting]
+    late = [each for each, stop in zip("cd", case) if stop == 8]
+    see("the requests that step 3 preempts", sorted(waiting), equals=["c", "d"])
+    see("the requests that end with step 2", device.end(), equals=["a", *late])
+    see("the requests that wait", [each.request_id for each in scheduler.waiting], [n for n in waiting if n not in late])
+    see("output of c and d", [each.output_token_ids for each in others], equals=[[says(7), says(8)]] * 2)
+
+
 @concept("A block of generated tokens is found as soon as the step that fills it has ended.", invariant="I6")
 @cases(goes_on=(30, [4, 8, 8, 8, 8, 12]), ends=(2, [4, 8]), ends_later=(6, [4, 8, 8, 8, 8, 12]))
 def test_found_by_others(lab, case):

@@ -1,15 +1,24 @@
 """Lab 07.2: what a recorded step does, and what it must refuse."""
 
+import gc
+import weakref
+
 from labkit import cases, check, concept, raises
 
 NAMES = ("input_ids", "positions", "slot_mapping")
+
+
+class Buffer(list):
+    """A list of which it can be seen whether anything holds it."""
+
+    __slots__ = ("__weakref__",)
 
 
 class Model:
     """A forward of two kernels, and what they were given."""
 
     def __init__(self, lab, size=4, room=6):
-        self.buffers = {name: [90 + i for i in range(room)] for name in (*NAMES, "hidden", "spare")}
+        self.buffers = {name: Buffer(90 + i for i in range(room)) for name in (*NAMES, "hidden", "spare")}
         self.graph = lab.StepGraph(size, self.buffers)
         self.seen = []
         self.num_forwards = 0
@@ -68,6 +77,17 @@ def test_replay(lab):
         expected = [("embed", ids), ("write", [10 * each for each in ids], [40, 41])]
         see("the kernels of a replay, and what they read", model.seen, equals=expected)
     see("calls of the forward after three replays", model.num_forwards, equals=1)
+
+
+@concept("A kernel gets its buffers as they were named, also one that is named twice.", invariant="I2", illustrates=True)
+def test_a_buffer_twice(lab):
+    model, got = Model(lab), []
+    see = check()
+    model.graph.record(lambda launch: launch(lambda *given: got.append(given), "hidden", "spare", "hidden"))
+    model.graph.replay()
+    hidden, spare = model.buffers["hidden"], model.buffers["spare"]
+    same = [[each is wanted for each, wanted in zip(given, (hidden, spare, hidden))] for given in got]
+    see("whether the kernel got hidden, spare and hidden", same, equals=[[True] * 3])
 
 
 @concept("Behind the rows of a step stand dummy rows, whose slot no kernel writes.", invariant="I3", illustrates=True)
@@ -133,6 +153,13 @@ def test_a_buffer_has_moved(lab, case):
     model.buffers[case] = list(model.buffers[case])
     with raises(lab.MovedBufferError, f"{case} is another list with the same content"):
         model.graph.replay()
+    del model.buffers[case]
+    with raises(lab.MovedBufferError, f"{case} is no buffer any more"):
+        model.graph.replay()
+    for _ in range(20):  # a list that has gone may leave its place in memory to the next one
+        model.buffers[case] = Buffer([0] * 6)
+        with raises(lab.MovedBufferError, f"{case} is another list, made when the old one was gone"):
+            model.graph.replay()
     see("kernels that ran before the refusal", model.seen, equals=[])
 
 
@@ -146,6 +173,11 @@ def test_what_may_change(lab):
     model.buffers["hidden"][:] = [7] * 6
     model.graph.replay()
     see("kernels that ran", [each[0] for each in model.seen], equals=["embed", "write"])
+    model.graph.record(lambda launch: launch(lambda hidden: model.seen.append(("alone", list(hidden))), "hidden"))
+    for name in NAMES:
+        model.buffers[name] = list(model.buffers[name])
+    model.graph.replay()
+    see("the kernel of a graph that uses no buffer of a step", model.seen[2:], equals=[("alone", model.buffers["hidden"])])
 
 
 @concept("Without a recording there is nothing to use.", invariant="I6")
@@ -161,5 +193,10 @@ def test_nothing_recorded(lab, case):
     with raises(lab.NotRecordedError, "nothing is recorded"):
         model.graph.replay()
     see("buffers that stay", sorted(model.buffers), equals=sorted((*NAMES, "hidden", "spare")))
+    if case:
+        held = weakref.ref(model.buffers["hidden"])
+        model.buffers["hidden"] = Buffer([0] * 6)
+        gc.collect()
+        see("whether anything still holds a buffer that is no longer in the dict", held() is not None, equals=False)
     model.graph.record(model.forward)
     see("can_use(1) after a new recording", model.graph.can_use(1), equals=True)

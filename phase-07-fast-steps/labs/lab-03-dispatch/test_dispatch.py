@@ -13,7 +13,7 @@ def plain(keys):
 
 def chosen(dispatcher, step):
     mode, key = dispatcher.dispatch(step)
-    return [mode, None if key is None else tuple(key)]
+    return [mode, None if key is None else (key.num_tokens, key.num_reqs, key.uniform)]
 
 
 @concept("In a uniform decode each request has its newest token, and all drafts.", invariant="I1")
@@ -23,6 +23,8 @@ def chosen(dispatcher, step):
     with_drafts=([3, 3], 3, True),
     one_with_fewer_drafts=([3, 2], 3, False),
     as_many_on_average=([2, 4], 3, False),
+    fewer_in_the_middle=([2, 1, 2], 2, False),
+    more_in_the_middle=([2, 2, 3, 2], 2, False),
     decodes_where_drafts_are_usual=([1, 1], 3, False),
     no_request=([], 1, False),
 )
@@ -94,12 +96,14 @@ def test_piecewise(lab, case):
     no_token=("full_and_piecewise", []),
     a_chunk=("full_decode_only", [5, 1]),
     no_graphs=("none", [1]),
+    no_sizes=("full", [1], []),
 )
 def test_none(lab, case):
-    mode, step = case
+    mode, step, *sizes = case
+    sizes = sizes[0] if sizes else SIZES
     see = check()
-    got = chosen(lab.Dispatcher(mode, SIZES, 16), step)
-    see(f"dispatch({step}) of {mode}, sizes {SIZES}", got, equals=["none", None])
+    got = chosen(lab.Dispatcher(mode, sizes, 16), step)
+    see(f"dispatch({step}) of {mode}, sizes {sizes}", got, equals=["none", None])
 
 
 @concept(

@@ -89,6 +89,10 @@ def test_moved(lab):
     batch.advance("c", 50)
     batch.extend("c", [9])
     see("row of c, which has moved to row 0", shown(batch)[0], equals=("c", 50, 23, [200, 201, 202, 9]))
+    batch.add("d", 13, 23, [300])
+    batch.remove("c")
+    batch.extend("d", [301])
+    see("row of d, which has moved where a longer table was", shown(batch)[0], equals=("d", 13, 23, [300, 301, -1, -1]))
 
 
 @concept("A request that is not in the batch is refused.", invariant="I3", illustrates=True)
@@ -134,6 +138,11 @@ def test_deltas(lab, case):
     see.between("entries that remove(a) writes, in two rows", written(batch) - before, most=2 * (WIDTH + 2))
     same = [new is old for new, old in zip(buffers(batch), lists)]
     see("whether each buffer is the same list", same, equals=[True] * 3)
+    numbers = [batch.input_ids, batch.positions]
+    before = [buffer.num_written for buffer in numbers]
+    batch.remove("c")
+    most = max(buffer.num_written - old for buffer, old in zip(numbers, before))
+    see.between("entries of input_ids, or of positions, that remove(c) writes", most, most=2)
 
 
 def plan(rng):

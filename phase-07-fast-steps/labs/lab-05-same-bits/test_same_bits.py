@@ -154,12 +154,13 @@ def test_no_rows(lab):
     the_rest_of_8=(lambda n, i: i >= n - n % 8, 8),
     odd_numbers=(lambda n, i: n % 2 == 1, 2),
     up_to_10=(lambda n, i: n <= 10, 16),
+    up_to_16=(lambda n, i: n <= 16, 32),
 )
 def test_multiple(lab, case):
     """Every second row has the same bits in every order."""
     is_backwards, expected = case
-    rows = [ONES if place % 2 == 0 else row for place, row in enumerate(ROWS)]
-    see = check(lambda: "a kernel for 11 rows of 10 numbers")
+    rows = [ONES if place % 2 == 0 else row for place, row in enumerate(make_rows(18))]
+    see = check(lambda: "a kernel for 18 rows of 10 numbers")
     see("multiple_of(kernel, rows)", lab.multiple_of(Kernel(is_backwards), rows), equals=expected)
 
 
@@ -183,14 +184,18 @@ def test_no_multiple(lab, case):
 
 
 @concept("What holds for the first rows may not hold for the last ones.", invariant="I5", illustrates=True)
-@cases(among_the_first=0, among_the_last=10)
+@cases(
+    among_the_first=(0, range(5, 11), 16), among_the_last=(10, range(5, 11), 16), first_of_two=(0, [2], 4),
+    last_of_two=(10, [2], 4), first_of_three=(0, [3], 2), last_of_three=(10, [3], 2),
+)  # fmt: skip
 def test_one_end(lab, case):
-    """A row at one end of a batch of 5 to 10 has other bits, and that end of the 11 rows alone shows it."""
+    """A row at one end of a batch of some sizes has other bits; of the 11 rows only that at this end shows it."""
+    place, sizes, expected = case
     rows = [ONES] * 11
-    rows[case] = ROWS[case]
-    kernel = Kernel(lambda n, i: 4 < n < 11 and i == (n - 1 if case else 0))
-    see = check(lambda: f"ten rows of ones, and row {case} of other numbers; other bits among 5 to 10 rows")
-    see("multiple_of(kernel, rows)", lab.multiple_of(kernel, rows), equals=16)
+    rows[place] = ROWS[place]
+    kernel = Kernel(lambda n, i: n in sizes and i == (n - 1 if place else 0))
+    see = check(lambda: f"ten rows of ones, and row {place} of other numbers; other bits among {[*sizes]} rows")
+    see("multiple_of(kernel, rows)", lab.multiple_of(kernel, rows), equals=expected)
 
 
 def plan(rng):

@@ -29,7 +29,7 @@ def test_a_full_window(lab, case):
 
 @concept("A token that would end the request is verified first.", invariant="I1")
 @cases(stop=((50,), 99, True), no_stop=((51,), 99, False), last=((1, 2), 2, True), last_but_one=((1,), 2, False),
-       zero=((0,), 99, True))  # fmt: skip
+       zero=((0,), 99, True), last_of_seven=((1,) * 7, 7, True), last_but_one_of_seven=((1,) * 6, 7, False))  # fmt: skip
 def test_a_guessed_end(lab, case):
     decoded, max_tokens, expected = case
     request = make(lab, *decoded, window=9, max_tokens=max_tokens, stop=(0, 50))
@@ -65,15 +65,31 @@ def test_rows_of_the_second_window(lab):
     of_its_own_row=((1, 2, 3), [8, 1, 2, 3], [8]),
     all_alike=((0, 0), [0, 0, 0, 0], [0, 0, 0]),
     few=((1,), [1, 2, 3, 4], [1, 2]),
+    none=((), [5, 6, 7, 8], [5]),
+    large=((10**6, 10**7, 10**8), [10**6, 10**7, 10**8, 10**9], [10**6, 10**7, 10**8, 10**9]),
 )
 def test_what_stays(lab, case):
     decoded, given, expected = case
     request = make(lab, *decoded)
     see = check(draw, request)
+    given = [int(str(token_id)) for token_id in given]  # equal ids are not one object
     see(f"verified({given})", request.verified(given), equals=expected)
     see("token_ids", list(request.token_ids), equals=[7, 8, *expected])
     see("num_verified", request.num_verified, equals=len(expected))
     see("must_verify()", request.must_verify(), equals=False)
+
+
+@concept("A prompt ends no request, whatever it ends with.", invariant="I4", illustrates=True)
+def test_a_stop_token_in_the_prompt(lab):
+    request = make(lab, stop=(8,))
+    see = check(draw, request)
+    see("is_finished, of a prompt that ends with a stop token", request.is_finished, equals=False)
+    request.decoded(1)
+    see("must_verify()", request.must_verify(), equals=False)
+    request.decoded(8)
+    see("must_verify(), of a stop token", request.must_verify(), equals=True)
+    see("verified([1, 8, 2, 3])", request.verified([1, 8, 2, 3]), equals=[1, 8])
+    see("is_finished", request.is_finished, equals=True)
 
 
 @concept("Behind a token that ends the request there is none.", invariant="I4")

@@ -176,7 +176,7 @@ def test_int8_already(lab, case):
 @cases(
     rows=("column_shard", 5, 4, 0, 2), columns=("row_shard", 4, 5, 0, 2), rank_behind=("column_shard", 4, 4, 2, 2),
     rank_of_columns=("row_shard", 4, 4, 4, 4), rank_before=("row_shard", 4, 4, -1, 2),
-    more_ranks=("row_shard", 4, 2, 0, 4), merged=("merged_shard", 3, 2, 0, 2),
+    more_ranks=("row_shard", 4, 2, 0, 4), merged=("merged_shard", 3, 2, 0, 2), empty=("column_shard", 0, 4, 5, 2),
 )  # fmt: skip
 def test_refused(lab, case):
     name, rows, columns, rank, size = case
@@ -215,7 +215,8 @@ class OnDisk(Sequence):
 
 
 @concept("A rank reads the rows that it keeps.", invariant="I7")
-@cases(column=("column_shard", False), int8=("column_shard", True), merged=("merged_shard", False))
+@cases(column=("column_shard", False), int8=("column_shard", True), merged=("merged_shard", False),
+       merged_int8=("merged_shard", True))  # fmt: skip
 def test_rows_that_are_read(lab, case):
     name, int8 = case
     layer = fractions(lab, 12, 3)
@@ -230,12 +231,14 @@ def test_rows_that_are_read(lab, case):
 
 
 @concept("A rank reads the columns that it keeps.", invariant="I7")
-def test_columns_that_are_read(lab):
-    layer = make(lab, 3, 12)
+@cases(as_it_is=(False, False), scales=(True, False), int8_already=(True, True))
+def test_columns_that_are_read(lab, case):
+    scale, int8 = case
+    layer = make(lab, 3, 12, scale=scale)
     see = check(told("a layer on disk", layer, 4))
     for rank in range(4):
         stored = [OnDisk(row) for row in layer.weight]
-        lab.row_shard(lab.Linear(stored, None, layer.bias), rank, 4)
+        lab.row_shard(lab.Linear(stored, layer.scale, layer.bias), rank, 4, int8=int8)
         read = sorted(set().union(*(row.places for row in stored)))
         see(f"columns that rank {rank} reads", read, equals=list(range(3 * rank, 3 * rank + 3)))
 

@@ -59,7 +59,9 @@ def test_first_round(lab, case):
     terms = integers(size, length)
     see = check(told(size, length))
     for number, rank in enumerate(make(lab, terms)):
-        see(f"what rank {number} sends in round 0", list(rank.send()), equals=terms[number][part(number, size, length)])
+        message = rank.send()
+        see(f"what rank {number} sends in round 0", list(message), equals=terms[number][part(number, size, length)])
+        see("whether it is a list", isinstance(message, list), equals=True)
 
 
 @concept("A rank sends what it has received in the round before, with its own term added.", invariant="I2",
@@ -89,6 +91,13 @@ def test_order(lab, case):
         for number, rank in enumerate(ranks):
             own = part(number + 1, size, length)
             see(f"the chunk that rank {number} has whole", rank.result()[own], equals=expected_sum(terms)[own])
+
+
+@concept("A sum begins with a term, and not with 0.", invariant="I3", illustrates=True)
+def test_the_sign_of_zero(lab):
+    see, ranks = check(lambda: "3 ranks, each with three times -0.0"), make(lab, [[-0.0] * 3] * 3)
+    run(ranks, 4)
+    see("the result of rank 0", repr(ranks[0].result()), equals=repr([-0.0] * 3))
 
 
 @concept("A sum that comes is taken as it is: nothing is added to it.", invariant="I4")
@@ -125,6 +134,13 @@ def test_result_is_new(lab):
     see("a result from before the round", first, equals=[1.0, 2.0, 3.0])
     first[0] = 99.0
     see("the result now", rank.result(), equals=[1.0, 12.0, 23.0])
+    rank.send()
+    rank.receive([5.0])
+    rank.result()[0] = 99.0
+    see("the result at the end, when one of them was changed", rank.result(), equals=[5.0, 12.0, 23.0])
+    alone = lab.RingRank(0, 1, [1.0, 2.0])
+    alone.result()[0] = 99.0
+    see("the result of a rank alone, when one of them was changed", alone.result(), equals=[1.0, 2.0])
 
 
 @concept("A message that is under way does not change.", invariant="I6")

@@ -3,7 +3,7 @@
 from math import exp, fsum
 from random import Random
 
-from labkit import cases, check, concept, far, scaled, walk
+from labkit import cases, check, concept, far, processor_seconds, scaled, walk
 
 CLOSE = 1e-9
 
@@ -42,7 +42,8 @@ def test_chosen(lab, case):
 
 @concept("Of equal logits that of the lower expert comes first.", invariant="I1")
 @cases(all_equal=([2.0, 2.0, 2.0, 2.0], [0, 1]), at_the_edge=([0.0, 5.0, 1.0, 1.0], [1, 2]),
-       first_is_largest=([2.0, 1.0, 1.0, 1.0], [0, 1]))  # fmt: skip
+       first_is_largest=([2.0, 1.0, 1.0, 1.0], [0, 1]), zeros=([-0.0, 0.0, 0.0], [0, 1]),
+       nearly_equal=([1.0, 1.0, 1.0 + 2**-52, 0.5], [2, 0]), the_last_bit=([1.0, 1.0 + 2**-44, 0.5], [1, 0]))  # fmt: skip
 def test_equal_logits(lab, case):
     row, expected = case
     see = check(lambda: f"logits {row}, 2 are chosen")
@@ -159,6 +160,21 @@ def test_cost(lab, case):
     pairs, _ = lab.align(experts, num_experts, 16)
     num_pairs = 4 * num_tokens
     see("the pairs, sorted", sorted(pair for pair in pairs if pair < num_pairs), equals=list(range(num_pairs)))
+
+
+def align_different(lab, num_tokens):
+    """The least time to align tokens of which each chooses an expert of its own."""
+    experts = [[(7 * token) % num_tokens] for token in range(num_tokens)]
+    return min(processor_seconds(lambda: lab.align(experts, num_tokens, 4)) for _ in range(3))
+
+
+@concept("With twice as many tokens and experts it takes about twice as long.", invariant="I7", illustrates=True)
+def test_growth(lab):
+    see, small, large = check(), 1_000, far(16_000)
+    enough = 4 * large / small * align_different(lab, small) + 0.01
+    is_steady = any(align_different(lab, large) <= enough for _ in range(2))
+    what = f"the processor's time for {large:,} tokens, each of an expert of its own, beside {small:,}"
+    see.true(what, is_steady, "more", f"at most {4 * large // small} times as much")
 
 
 def plan(rng):

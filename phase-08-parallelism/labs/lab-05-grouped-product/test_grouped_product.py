@@ -30,17 +30,18 @@ def draw_weights(num_experts, num_outputs, num_inputs):
     return [draw_rows(num_outputs, num_inputs, 1000 + expert) for expert in range(num_experts)]
 
 
-def blocks_of(lab, experts, num_experts, block_size, *, absent=(), spare=0):
+def blocks_of(lab, experts, num_experts, block_size, *, absent=(), spare=0, padding=None):
     """The blocks of lab 08.4; those of absent experts have none, and `spare` more are padding."""
     chosen = [expert for row in experts for expert in row]
+    padding = len(chosen) if padding is None else padding
     pairs, owners = [], []
     for expert in range(num_experts):
         own = [pair for pair, each in enumerate(chosen) if each == expert]
         for start in range(0, len(own), block_size):
             block = own[start : start + block_size]
-            pairs += block + [len(chosen)] * (block_size - len(block))
+            pairs += block + [padding] * (block_size - len(block))
             owners.append(lab.NO_EXPERT if expert in absent else expert)
-    return lab.Aligned(pairs + [len(chosen)] * (block_size * spare), owners + [lab.NO_EXPERT] * spare)
+    return lab.Aligned(pairs + [padding] * (block_size * spare), owners + [lab.NO_EXPERT] * spare)
 
 
 def told(experts, block_size, aligned):
@@ -123,6 +124,16 @@ def test_blocks_without_an_expert(lab, case):
     see("the places of absent experts", [out[pair] for pair in kept], equals=[["as it was", pair] for pair in kept])
 
 
+@concept("A block of an expert is a product, also if all of it is padding: a GPU starts its program in any case.",
+         invariant="I2", illustrates=True)  # fmt: skip
+def test_a_block_of_padding_alone(lab):
+    aligned, product = lab.Aligned([0, 1, 2, 2], [0, 1]), Product()
+    see = check(told([[0], [0]], 2, aligned))
+    out = [None, None]
+    lab.grouped_product(draw_rows(2, 2), draw_weights(2, 2, 2), aligned, 1, out, product)
+    see("the rows of the second product", [rows for rows, _ in product.calls[1:]], equals=[[[0.0, 0.0]] * 2])
+
+
 @concept("Padding is rows of zeros.", invariant="I3")
 @cases(two_of_four=([[0], [0]], 4), one_of_three=([[0]], 3))
 def test_padding(lab, case):
@@ -136,17 +147,19 @@ def test_padding(lab, case):
 
 
 @concept("What comes of padding is written nowhere.", invariant="I3", illustrates=True)
-@cases(last=([[0], [0], [1]], 2), first=([[1], [0], [0]], 4))
+@cases(last=([[0], [0], [1]], 2, 3), first=([[1], [0], [0]], 4, 3), below_zero=([[1], [0], [0]], 4, -1),
+       far_away=([[1], [0], [0]], 4, 10**9))  # fmt: skip
 def test_padding_is_not_written(lab, case):
-    experts, block_size = case
-    aligned = blocks_of(lab, experts, 2, block_size)
+    experts, block_size, padding = case
+    aligned = blocks_of(lab, experts, 2, block_size, padding=padding)
 
     def biased(rows, weight):
         return [[number + 1.0 for number in row] for row in multiply(rows, weight)]
 
     x, weights, out = draw_rows(3, 2), draw_weights(2, 2, 2), [None] * 3
     see = check(told(experts, block_size, aligned))
-    lab.grouped_product(x, weights, aligned, 1, out, biased)
+    returned = lab.grouped_product(x, weights, aligned, 1, out, biased)
+    see("what grouped_product() returns", returned, equals=None)
     expected = [biased([x[pair]], weights[experts[pair][0]])[0] for pair in range(3)]
     see("all places", [None if row is None else list(row) for row in out], equals=expected)
 
@@ -177,7 +190,7 @@ def test_rows_that_are_read(lab, case):
     see = check(told(experts, 2, aligned))
     lab.grouped_product(x, draw_weights(4, 2, 2), aligned, 2, [None] * 12, multiply)
     needed = {token for token, row in enumerate(experts) if not set(row) <= set(case)}
-    see("rows that are read and not needed", sorted(x.read - needed - {0}), equals=[])
+    see("rows that are read and not needed", sorted(x.read - needed), equals=[])
 
 
 @concept("The sum of a token's rows, each times its weight.", invariant="I5")
@@ -196,8 +209,16 @@ def test_finalise(lab, case):
     see("the outputs that came in", outputs, equals=draw_rows(num_tokens * top_k, length))
 
 
+@concept("A row counts also if its weight is 0: what is no number stays none.", invariant="I5", illustrates=True)
+def test_a_weight_of_zero(lab):
+    see = check(lambda: "weights [0.0, 1.0], rows [inf] and [1.0]")
+    found = lab.finalise([[float("inf")], [1.0]], [[0.0, 1.0]])
+    see("the sum", repr(found[0][0]), equals="nan")
+
+
 @concept("A sum takes the choices in their order, so its bits are those of one process.", invariant="I6")
-@cases(three=[0.1, 0.2, 0.3], backwards=[0.3, 0.2, 0.1], wide=[1e16, 1.0, -1e16], four=[0.7, 0.1, 0.3, 1e-9])
+@cases(three=[0.1, 0.2, 0.3], backwards=[0.3, 0.2, 0.1], wide=[1e16, 1.0, -1e16], four=[0.7, 0.1, 0.3, 1e-9],
+       below_zero=[-0.0])  # fmt: skip
 def test_order_of_the_sum(lab, case):
     see = check(lambda: f"weights {case}, rows of ones")
     total = 0.0
