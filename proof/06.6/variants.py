@@ -7,7 +7,7 @@ from mini_vllm.offload.remote.leases import Lease
 class Leases:
     def __init__(self, clock, duration=30.0, extension=20.0, first_generation=1):
         self.clock, self.duration, self.extension = clock, duration, extension
-        self.next_generation, self.all = first_generation, []
+        self.next_generation, self.all, self.latest = first_generation, [], {}
 
     def __len__(self):
         return len(self.all)
@@ -16,11 +16,12 @@ class Leases:
         lease = Lease(request_id, self.next_generation, names, self.clock() + self.duration)
         self.next_generation += 1
         self.all.append(lease)
+        self.latest[request_id] = lease.generation
         return lease
 
     def newest(self, request_id):
-        for lease in reversed(self.all):
-            if lease.request_id == request_id:
+        for lease in self.all:
+            if lease.request_id == request_id and lease.generation == self.latest[request_id]:
                 return lease
         return None
 

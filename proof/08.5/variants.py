@@ -12,7 +12,7 @@ def grouped_product(x, weights, aligned, top_k, out, product):
     for piece, expert in reversed(work):
         inputs = []
         for pair in piece:
-            inputs.append(list(x[pair // top_k]) if pair < len(out) else None)
+            inputs.append(list(x[pair // top_k]) if 0 <= pair < len(out) else None)
         zeros = [0.0 for _ in x[piece[0] // top_k]]
         found = product([row or zeros for row in inputs], weights[expert])
         for place, pair in enumerate(piece):
@@ -46,8 +46,8 @@ def program(number, x, weights, aligned, top_k, out, product):
         return
     size = len(aligned.pairs) // len(aligned.experts)
     own = range(number * size, number * size + size)
-    is_real = {place: aligned.pairs[place] < len(out) for place in own}
-    width = len(x[0])
+    is_real = {place: 0 <= aligned.pairs[place] < len(out) for place in own}
+    width = next(len(x[aligned.pairs[place] // top_k]) for place in own if is_real[place])
     tile = [x[aligned.pairs[place] // top_k] if is_real[place] else [0.0] * width for place in own]
     for place, row in zip(own, product(tile, weights[expert])):  # noqa: B905
         if is_real[place]:

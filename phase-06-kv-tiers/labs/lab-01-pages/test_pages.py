@@ -60,8 +60,14 @@ def test_other_sizes(lab, case):
         for specs_of_layers in ([usual, lab.LayerKVSpec(*case)], [usual, lab.LayerKVSpec(*case), usual]):
             with raises(lab.InvalidParameterError, "layers of other sizes share no blocks"):
                 lab.strided_groups(specs_of_layers)
-    same = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9), lab.LayerKVSpec(2, 64, 2)]
-    check()("the groups of three kinds with as many bytes", lab.strided_groups(same), equals=[0, 1, 2])
+    same = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9)]
+    check()("the groups of two kinds with as many bytes", lab.strided_groups(same), equals=[0, 1])
+
+
+@concept("Layers of other heads are another kind, also if their tokens have as many bytes.", invariant="I1", illustrates=True)
+def test_as_many_bytes(lab):
+    layers = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9), lab.LayerKVSpec(2, 64, 2), lab.LayerKVSpec(4, 32, 2)]
+    check()("the groups of 4 heads of 32, a window, 2 of 64, 4 of 32", lab.strided_groups(layers), equals=[0, 2, 3, 1])
 
 
 @concept("Layer i of every group has its keys and values in the same place of a page.", invariant="I5")

@@ -119,7 +119,7 @@ def test_another_lease_of_the_request(lab):
     see("holds() of the second one, as before", leases.holds(second), equals=True)
 
 
-@concept("A lease that was replaced does not come back when the newer one has gone.", invariant="I2")
+@concept("A lease that was replaced does not come back when the newer one has gone.", invariant="I2", illustrates=True)
 def test_the_newer_one_goes_first(lab):
     clock, leases, (first,) = make(lab, "a")
     pinned = leases.pin("a")

@@ -1,7 +1,7 @@
 """Lab 07.2: what a recorded step does, and what it must refuse."""
 
-import gc
-import weakref
+from gc import collect
+from weakref import ref
 
 from labkit import cases, check, concept, raises
 
@@ -164,7 +164,7 @@ def test_a_buffer_has_moved(lab, case):
 
 
 @concept("A buffer is known by which list it is: new content is no move, and what no kernel uses may move.",
-         invariant="I5")  # fmt: skip
+         invariant="I5", illustrates=True)  # fmt: skip
 def test_what_may_change(lab):
     model = Model(lab)
     see = check()
@@ -194,9 +194,9 @@ def test_nothing_recorded(lab, case):
         model.graph.replay()
     see("buffers that stay", sorted(model.buffers), equals=sorted((*NAMES, "hidden", "spare")))
     if case:
-        held = weakref.ref(model.buffers["hidden"])
+        held = ref(model.buffers["hidden"])
         model.buffers["hidden"] = Buffer([0] * 6)
-        gc.collect()
+        collect()
         see("whether anything still holds a buffer that is no longer in the dict", held() is not None, equals=False)
     model.graph.record(model.forward)
     see("can_use(1) after a new recording", model.graph.can_use(1), equals=True)

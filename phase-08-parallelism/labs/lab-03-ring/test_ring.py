@@ -93,13 +93,6 @@ def test_order(lab, case):
             see(f"the chunk that rank {number} has whole", rank.result()[own], equals=expected_sum(terms)[own])
 
 
-@concept("A sum begins with a term, and not with 0.", invariant="I3", illustrates=True)
-def test_the_sign_of_zero(lab):
-    see, ranks = check(lambda: "3 ranks, each with three times -0.0"), make(lab, [[-0.0] * 3] * 3)
-    run(ranks, 4)
-    see("the result of rank 0", repr(ranks[0].result()), equals=repr([-0.0] * 3))
-
-
 @concept("A sum that comes is taken as it is: nothing is added to it.", invariant="I4")
 @cases(two=(2, 4), three=(3, 9), six=(6, 6))
 def test_rounds_of_copying(lab, case):
@@ -134,10 +127,16 @@ def test_result_is_new(lab):
     see("a result from before the round", first, equals=[1.0, 2.0, 3.0])
     first[0] = 99.0
     see("the result now", rank.result(), equals=[1.0, 12.0, 23.0])
-    rank.send()
-    rank.receive([5.0])
+
+
+@concept("A result is a list of its own in the end, too.", invariant="I5", illustrates=True)
+def test_result_is_new_in_the_end(lab):
+    see, rank = check(told(2, 3)), lab.RingRank(0, 2, [1.0, 2.0, 3.0])
+    for message in ([10.0, 20.0], [5.0]):
+        rank.send()
+        rank.receive(message)
     rank.result()[0] = 99.0
-    see("the result at the end, when one of them was changed", rank.result(), equals=[5.0, 12.0, 23.0])
+    see("the result, when one of them was changed", rank.result(), equals=[5.0, 12.0, 23.0])
     alone = lab.RingRank(0, 1, [1.0, 2.0])
     alone.result()[0] = 99.0
     see("the result of a rank alone, when one of them was changed", alone.result(), equals=[1.0, 2.0])

@@ -124,16 +124,6 @@ def test_blocks_without_an_expert(lab, case):
     see("the places of absent experts", [out[pair] for pair in kept], equals=[["as it was", pair] for pair in kept])
 
 
-@concept("A block of an expert is a product, also if all of it is padding: a GPU starts its program in any case.",
-         invariant="I2", illustrates=True)  # fmt: skip
-def test_a_block_of_padding_alone(lab):
-    aligned, product = lab.Aligned([0, 1, 2, 2], [0, 1]), Product()
-    see = check(told([[0], [0]], 2, aligned))
-    out = [None, None]
-    lab.grouped_product(draw_rows(2, 2), draw_weights(2, 2, 2), aligned, 1, out, product)
-    see("the rows of the second product", [rows for rows, _ in product.calls[1:]], equals=[[[0.0, 0.0]] * 2])
-
-
 @concept("Padding is rows of zeros.", invariant="I3")
 @cases(two_of_four=([[0], [0]], 4), one_of_three=([[0]], 3))
 def test_padding(lab, case):
