@@ -106,6 +106,13 @@ def test_two_requests(lab):
     expect(lab, what, [[5], [2]], [0, 0, 0, 1, 1], [0, 1, 2, 0, 1], 4, [20, 21, 22, 8, 9])
 
 
+@concept("All tokens may be those of one request, which need not be the first.", invariant="I2", illustrates=True)
+@cases(second=(1, [20, 21]), third=(2, [36, 37]))
+def test_one_request_of_several(lab, case):
+    number, slots = case
+    expect(lab, f"slots of request {number} alone", [[7, 2], [5, 0], [9, 1]], [number] * 2, [0, 1], 4, slots)
+
+
 @concept("Tokens may come in any order: requests[t] is the only thing that says whose token t is.", invariant="I2")
 def test_tokens_of_two_requests_alternate(lab):
     what = "slots of two requests that take turns"

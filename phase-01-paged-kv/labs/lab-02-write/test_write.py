@@ -225,6 +225,14 @@ def test_padding_behind_the_batch(lab, case):
         layer.expect(row, block=1, offset=1 + row)
 
 
+@concept("Slot 0 is a token's, also if padding stands behind it.", invariant="I1", illustrates=True)
+@cases(behind=[0, -1], before=[-1, 0], around=[-1, 0, -1])
+def test_slot_zero_beside_padding(lab, case):
+    layer = Layer(lab, len(case))
+    layer.write(case)
+    layer.expect(row=case.index(0), block=0, offset=0)
+
+
 @concept(
     "A batch may be nothing but padding: a recorded step runs with as many rows as it was recorded with.",
     invariant="I2",

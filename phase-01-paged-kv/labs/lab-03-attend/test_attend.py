@@ -244,6 +244,7 @@ def test_a_window(lab, case):
     slots_behind=([1, 2], 6, 0, 6, 2.5),
     slots_before=([1, 2], 8, 2, 8, 4.5),
     columns_behind=([1, 2, 2**31 - 1], 6, 0, 6, 2.5),
+    columns_behind_a_full_block=([1, 2**31 - 1], 4, 0, 4, 1.5),
     columns_before=([2**31 - 1, 1, 2], 12, 4, 12, 7.5),
 )
 def test_what_is_outside(lab, case):
@@ -394,6 +395,7 @@ def test_nan_in_another_head(lab, case):
 )
 @cases(
     rising=([-LARGE, 0.0, 0.0, LARGE, LARGE], 3.5, 1e-5),
+    falling=([LARGE, LARGE, 0.0, -LARGE, -LARGE], 0.5, 1e-5),
     all_large=([LARGE] * 5, 2.0, 1e-5),
     all_small=([-LARGE] * 5, 2.0, 1e-5),
     close=([LARGE, LARGE, LARGE, LARGE, LARGE + LN3], (0 + 1 + 2 + 3 + 3 * 4) / 7, 1e-3),
@@ -414,6 +416,9 @@ def test_large_scores(lab, case):
     see = check(lambda: f"scores {scores}, values 0 1 2 3 4")
     got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 5, scale=1.0)
     expect(see, "the weighted mean", got, [[mean]], bound)
+    sequence.keys = -sequence.keys
+    got = sequence.attend(lab, torch.tensor([[1.0]]), 0, 5, scale=-1.0)
+    expect(see, "the same of keys of the other sign, with the scale -1", got, [[mean]], bound)
     if abs(scores[0]) < 1e6:  # beyond, a sum of weights that is kept as a logarithm has no digits
         pieces = [(scores[:3], [0.0, 1.0, 2.0]), (scores[3:], [3.0, 4.0])]
         expect(see, "the same in two pieces", add_all(lab, pieces).result(), [[[mean]]], bound)

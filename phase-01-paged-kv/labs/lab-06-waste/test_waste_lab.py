@@ -126,6 +126,9 @@ def test_holes_are_counted_afresh(lab):
     memory.holes().clear()
     see("holes(), after the caller emptied the list of the last call", memory.holes(), [range(0, 2), range(6, 8)])
     see("the list of the first call, which the caller kept", first, equals=[range(2, 4), range(6, 8)])
+    one, again = memory.holes(), memory.holes()
+    one.clear()
+    see("the list of a second call, after the caller emptied that of the first", again, [range(0, 2), range(6, 8)])
 
 
 @concept("A memory may have many slots and many requests; a hole far behind is one like the others.", invariant="I1")
@@ -306,6 +309,12 @@ def test_several(lab, case):
 )
 def test_nothing_is_written_yet(lab):
     count(lab, stretched(lab, "0000.."), [lab.Job(2, 1)], {0: 0}, None, (0, 3, 1, 0, 2))
+
+
+@concept("None is a whole number, too.", invariant="I5", illustrates=True)
+def test_a_full_memory(lab):
+    see, got = count(lab, stretched(lab, "0000"), [lab.Job(2, 2)], {0: 2}, None, (2, 2, 0, 0, 0))
+    see(f"the types of the numbers in {tuple(got)}", [type(number) for number in got], equals=[int] * 5)
 
 
 @concept("The count is a Usage of whole numbers, and what it was made from stays as it was.", invariant="I5")

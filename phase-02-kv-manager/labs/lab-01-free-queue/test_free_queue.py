@@ -67,6 +67,15 @@ def test_a_generator(lab, case):
     see("the number of them", queue.num_free_blocks, equals=3)
 
 
+@concept("A generator may take from the queue itself, while its blocks are put in.", invariant="I3", illustrates=True)
+def test_a_generator_that_takes(lab):
+    _, queue = make(lab, 4)
+    see = check(lab.draw.queue, queue)
+    queue.append_n(queue.popleft() for _ in range(2))
+    see("the number of blocks", queue.num_free_blocks, equals=4)
+    see("blocks after the first two were taken and appended", queue.block_ids(), equals=[2, 3, 0, 1])
+
+
 @concept(
     "A list that is given, or was given back, is the caller's: neither of the two changes the other's.", invariant="I1"
 )

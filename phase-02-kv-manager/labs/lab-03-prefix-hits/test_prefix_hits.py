@@ -390,6 +390,29 @@ def test_nothing_found_is_remembered(lab):
     see("blocks found after block 2 was evicted", hit(kv, b)[0], equals=[1])
 
 
+@concept("A hit may grow while its blocks stay, so it is looked up again.", invariant="I3", illustrates=True)
+def test_a_hit_that_grows(lab):
+    kv, a = lab.KVCacheManager(8, 2), make(lab, "abcdef")
+    publish(kv, a, 1)
+    b = make(lab, "abcdef!", name="b")
+    see = check(picture, b)
+    for number in (1, 2, 3):
+        see(f"tokens found while {number} blocks of b are cached", hit(kv, b)[1], equals=2 * number)
+        if number < 3:
+            block = kv.block_pool.get_new_blocks(1)[0]
+            kv.block_pool.cache_block(block, list(kv._block_hashes(a))[number])
+
+
+@concept("A name may be any value but None, so also 0, b'' and ().", invariant="I3", illustrates=True)
+def test_names_that_look_like_nothing(lab):
+    kv = lab.KVCacheManager(8, 2)
+    kv._block_hashes = lambda request: [0, b"", ()][: request.num_tokens // 2]
+    publish(kv, make(lab, "abcdef"))
+    b = make(lab, "abcdefg", name="b")
+    see = check(picture, b)
+    see("blocks that are found", hit(kv, b)[0], equals=[1, 2, 3])
+
+
 @concept("Several blocks may have one content: the one that get_cached_block() gives is the hit.", invariant="I3")
 def test_the_block_that_answers(lab):
     kv = lab.KVCacheManager(8, 2)
@@ -452,6 +475,9 @@ def test_the_list_of_hits_is_the_callers(lab):
     see("blocks found for b, after c was looked up", [block.block_id for block in blocks], equals=[1, 2, 3])
     blocks.clear()
     see("blocks found for b, after the caller emptied the list", hit(kv, b)[0], equals=[1, 2, 3])
+    (one, _), (again, _) = kv.get_computed_blocks(b), kv.get_computed_blocks(b)
+    one.clear()
+    see("the second of two equal lists, after the first one was emptied", len(again), equals=3)
     for caching in True, False:
         kv = lab.KVCacheManager(8, 2, enable_prefix_caching=caching)
         blocks, _ = kv.get_computed_blocks(b)

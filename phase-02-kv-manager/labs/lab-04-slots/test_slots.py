@@ -632,6 +632,20 @@ def test_guesses(lab, case):
     see("tokens that are found after each further token; all guesses were wrong", got, equals=expected)
 
 
+@concept("A block whose guesses were wrong is published when its tokens are known, also if there are guesses behind.",
+         invariant="I4", illustrates=True)  # fmt: skip
+def test_guesses_again(lab):
+    kv, a = lab.KVCacheManager(24, 2), make(lab, TEXT[:1])
+    see = check(lab.draw.blocks, kv, "a")
+    allocate(kv, a, 4)
+    for length in range(1, 6):
+        a.num_computed_tokens = length
+        a.append_output_token(ord(TEXT[length]))
+        allocate(kv, a, 2)
+        what = f"tokens that are found when {length + 1} are known, and slots for a guess behind them were asked for"
+        see(what, found(lab, kv, TEXT), equals=(length + 1) // 2 * 2)
+
+
 @concept(
     "What was left for later, since it held guesses, is forgotten when the request is freed.",
     invariant="I4",

@@ -125,6 +125,18 @@ def test_the_rest_stays(lab, case):
     see("a's num_cached_tokens, the hit of its first admission", a.num_cached_tokens, equals=hit)
 
 
+@concept("A salt may be an empty text, which is another one than none.", invariant="I3", illustrates=True)
+@cases(empty="", none=None)
+def test_the_salt_stays(lab, case):
+    scheduler, _ = make(lab, [])
+    scheduler.add_request(make_request(lab, "a", [1, 2, 3], cache_salt=case))
+    lab.drive(scheduler)
+    (a,) = scheduler.running
+    see = check(lab.draw.scheduler, scheduler)
+    preempt_one(scheduler)
+    see("a's salt", a.cache_salt, equals=case)
+
+
 @concept("A victim is marked as one that had begun: it is PREEMPTED, one time more.", invariant="I4")
 @cases(nobody_waits=0, two_wait=2, many_wait=40)
 def test_a_victim_is_marked(lab, case):

@@ -47,6 +47,8 @@ def names(requests):
     by_id_of_digits=(("9", 5, 1.0), ("10", 5, 1.0)),
     by_id_of_letters_beyond_ascii=(("\U0001f600", 5, 1.0), ("\uff5e", 5, 1.0)),
     far_below_zero=(("a", -1000, 0.0), ("b", -1001, 9.0)),
+    very_far_below_zero=(("a", -2_000_000, 0.0), ("b", -3_000_000, 9.0)),
+    farthest_below_zero=(("a", -(10**17), 0.0), ("b", -(10**18), 9.0)),
     far_above_zero=(("a", 2**40 + 1, 0.0), ("b", 2**40, 9.0)),
     beyond_a_float=(("a", 2**53 + 1, 0.0), ("b", 2**53, 9.0)),
     by_the_end_of_the_id=(("request-of-the-batch-2", 5, 1.0), ("request-of-the-batch-1", 5, 1.0)),

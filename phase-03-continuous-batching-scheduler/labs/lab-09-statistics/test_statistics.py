@@ -495,6 +495,12 @@ def test_no_figure_is_rounded(lab):
     recorder = lab.StatsRecorder(scheduler)
     see = check(lab.draw.scheduler, scheduler)
     see.between("the hit_rate of 1 in 3", metrics.hit_rate, 1 / 3 - 1e-15, 1 / 3 + 1e-15)
+    metrics = lab.CachingMetrics(counts, 1)
+    for step in ((2**60, 0), (3, 1)):
+        counts.record(*step)
+        metrics.observe()
+    what = "the hit_rate of 1 in 3, behind a very large step that has left the window"
+    see.between(what, metrics.hit_rate, 1 / 3 - 1e-15, 1 / 3 + 1e-15)
     usage = turn(lab, scheduler, recorder).kv_cache_usage
     see.between("kv_cache_usage of 1 block in 3", usage, 1 / 3 - 1e-15, 1 / 3 + 1e-15)
 

@@ -119,7 +119,7 @@ def test_several_calls(lab):
 @concept("However many calls and messages there are, each call has its number and an id of its own.", invariant="I2",
          illustrates=True)  # fmt: skip
 def test_many_calls(lab):
-    num_calls, num_messages, ids = far(1_100, 3_000), scaled(3, 2), []
+    num_calls, num_messages, ids = far(5_000, 9_000), scaled(3, 2), []
     see = check(lambda: f"{num_messages} messages of {num_calls} calls")
     for _ in range(num_messages):
         calls = [call for delta in deltas_of(lab, [tag('{"name": "g"}') * num_calls]) for call in delta.tool_calls]
@@ -220,6 +220,7 @@ def test_the_next_call(lab, case):
     ),
     beside_a_malformed_one=(f" {tag('f')} \n", f" {tag('f')} \n", 0),
     of_a_malformed_one=(f"{tag(F)} {tag(' f ')}", tag(" f "), 1),
+    behind_a_malformed_one=(f"{tag(F)}<tool_call>{{}} x", "<tool_call>{} x", 1),
 )  # fmt: skip
 def test_whitespace(lab, case):
     text, content, num_calls = case
@@ -339,6 +340,7 @@ def test_a_long_message(lab, case):
     spaces=(lambda n: " " * n, 48_000),
     a_long_call=(lambda n: call_with('"' + "b" * n + '"'), 48_000),
     many_calls=(lambda n: tag('{"name": "g"}') * (n // 37), 48_000),
+    many_strings=(lambda n: call_with("[" + '"b",' * (n // 4) + "1]"), 320_000),
 )
 def test_a_long_piece(lab, case):
     text_of, most = case

@@ -64,9 +64,9 @@ def test_other_sizes(lab, case):
     check()("the groups of two kinds with as many bytes", lab.strided_groups(same), equals=[0, 1])
 
 
-@concept("Layers of other heads are another kind, also if their tokens have as many bytes.", invariant="I1", illustrates=True)
+@concept("Layers of other heads are another kind, also if a token has as many bytes.", invariant="I1", illustrates=True)
 def test_as_many_bytes(lab):
-    layers = [lab.LayerKVSpec(4, 32, 2), lab.LayerKVSpec(2, 64, 2, 9), lab.LayerKVSpec(2, 64, 2), lab.LayerKVSpec(4, 32, 2)]
+    layers = [lab.LayerKVSpec(*each) for each in ((4, 32, 2), (2, 64, 2, 9), (2, 64, 2), (4, 32, 2))]
     check()("the groups of 4 heads of 32, a window, 2 of 64, 4 of 32", lab.strided_groups(layers), equals=[0, 2, 3, 1])
 
 

@@ -170,7 +170,8 @@ def test_any_cache(lab):
         groups = tuple(group_of(lab, each) for each in windows)
         found, _ = agree(lab, groups, cached, num_tokens, alignment)
         ends = [{*ends_of(kind, {*each}, num_tokens, alignment)} for kind, each in zip(groups, cached)]
-        see = check(lambda: f"windows {windows} (None: full attention; -8: chunks of 8), cached {cached}, alignment {alignment}")
+        kinds = f"windows {windows} (None: full attention; -8: chunks of 8)"
+        see = check(lambda: f"{kinds}, cached {cached}, alignment {alignment}")
         see(f"tokens of the hit, at most {num_tokens}", found.num_tokens, equals=max(set.intersection(*ends)))
 
     search(lab, plan, judge, num=300)

@@ -133,7 +133,7 @@ def test_what_is_read(lab, case):
     see("the reads", step(lab, connector)[2], equals=[NAMES[i] for i in expected])
 
 
-@concept("What has no place in main memory ends the lookup, whatever stands behind it.", invariant="I3", illustrates=True)
+@concept("What has no place in main memory ends the lookup, whatever is behind it.", invariant="I3", illustrates=True)
 def test_what_has_no_place(lab):
     connector, x, y = make(lab, host=1, on_disk="01"), make_request(lab, "x", 2), make_request(lab, "y", 2)
     see = check(picture, connector)

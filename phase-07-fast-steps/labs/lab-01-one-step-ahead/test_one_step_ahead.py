@@ -216,7 +216,7 @@ def test_a_late_token_ends(lab, case):
     see("free blocks at the end", kv.num_free_blocks, equals=kv.num_usable_blocks)
 
 
-@concept("A late token ends its own request, and what ends late is told behind what ran.", invariant="I4", illustrates=True)
+@concept("A late token ends its own request, which is told behind those that ran.", invariant="I4", illustrates=True)
 @cases(the_first=(8, 99), the_second=(99, 8), both=(8, 8))
 def test_two_late_tokens(lab, case):
     """Step 3 preempts d and c, and step 2 with them is in flight. In it a ends, and of c and d those that are given."""
@@ -234,7 +234,8 @@ def test_two_late_tokens(lab, case):
     late = [each for each, stop in zip("cd", case) if stop == 8]
     see("the requests that step 3 preempts", sorted(waiting), equals=["c", "d"])
     see("the requests that end with step 2", device.end(), equals=["a", *late])
-    see("the requests that wait", [each.request_id for each in scheduler.waiting], [n for n in waiting if n not in late])
+    left = [name for name in waiting if name not in late]
+    see("the requests that wait", [each.request_id for each in scheduler.waiting], equals=left)
     see("output of c and d", [each.output_token_ids for each in others], equals=[[says(7), says(8)]] * 2)
 
 

@@ -79,7 +79,7 @@ def test_replay(lab):
     see("calls of the forward after three replays", model.num_forwards, equals=1)
 
 
-@concept("A kernel gets its buffers as they were named, also one that is named twice.", invariant="I2", illustrates=True)
+@concept("A kernel gets its buffers as they were named, also one of them twice.", invariant="I2", illustrates=True)
 def test_a_buffer_twice(lab):
     model, got = Model(lab), []
     see = check()
@@ -177,7 +177,8 @@ def test_what_may_change(lab):
     for name in NAMES:
         model.buffers[name] = list(model.buffers[name])
     model.graph.replay()
-    see("the kernel of a graph that uses no buffer of a step", model.seen[2:], equals=[("alone", model.buffers["hidden"])])
+    expected = [("alone", model.buffers["hidden"])]
+    see("the kernel of a graph that uses no buffer of a step", model.seen[2:], equals=expected)
 
 
 @concept("Without a recording there is nothing to use.", invariant="I6")

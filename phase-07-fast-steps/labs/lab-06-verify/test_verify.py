@@ -29,7 +29,7 @@ def test_a_full_window(lab, case):
 
 @concept("A token that would end the request is verified first.", invariant="I1")
 @cases(stop=((50,), 99, True), no_stop=((51,), 99, False), last=((1, 2), 2, True), last_but_one=((1,), 2, False),
-       zero=((0,), 99, True), last_of_seven=((1,) * 7, 7, True), last_but_one_of_seven=((1,) * 6, 7, False))  # fmt: skip
+       zero=((0,), 99, True), last_of_seven=((1,) * 7, 7, True), one_before=((1,) * 6, 7, False))  # fmt: skip
 def test_a_guessed_end(lab, case):
     decoded, max_tokens, expected = case
     request = make(lab, *decoded, window=9, max_tokens=max_tokens, stop=(0, 50))

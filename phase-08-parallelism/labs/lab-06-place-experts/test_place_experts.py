@@ -45,7 +45,8 @@ def place(lab, case):
 @cases(
     none=([5, 3, 1], 2, 0), one=([5, 3, 1], 3, 1), second_to_another=([12, 7, 1], 3, 2),
     twice_to_one=([30, 4, 4], 3, 2), equals=([6, 6, 6], 2, 2), equal_quotients=([4, 2, 2], 4, 3),
-    zeros=([0, 0, 0], 2, 1), large=([2**60, 2**60 + 1, 2**60], 3, 1), large_thirds=([3 * 2**60 + 3, 3 * 2**60 + 1], 3, 3),
+    zeros=([0, 0, 0], 2, 1), large=([2**60, 2**60 + 1, 2**60], 3, 1),
+    large_thirds=([3 * 2**60 + 3, 3 * 2**60 + 1], 3, 3),
 )  # fmt: skip
 def test_copies(lab, case):
     see = check(told(*case))
