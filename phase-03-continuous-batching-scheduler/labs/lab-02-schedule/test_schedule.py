@@ -299,7 +299,7 @@ def test_admitted_means_last_in_running(lab, case):
     see(what, names(scheduler.running), equals=["a", "b", "c"] if case else ["a", "b", "c", "d"])
 
 
-HUNDREDS = far(1_200)
+HUNDREDS = far(400)
 
 
 @concept(
