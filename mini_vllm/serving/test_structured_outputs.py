@@ -118,7 +118,7 @@ BAD = [
     (
         {"response_format": {"type": "json_schema"}},
         "response_format.json_schema",
-        "belongs to the type json_schema",
+        "goes with the type json_schema",
     ),
     ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
     ({"response_format": schema_of(5)}, "response_format.json_schema.schema", "dictionary"),

@@ -271,7 +271,7 @@ class SharedRequest(GenerateRequest):
                 param = "response_format.json_schema"
                 raise ApiError(
                     400,
-                    f"{param} belongs to the type json_schema, got type {asked.type!r}",
+                    f"{param} goes with the type json_schema, and only with it: got {asked.type!r}",
                     param,
                 )
             schema = asked.json_schema
