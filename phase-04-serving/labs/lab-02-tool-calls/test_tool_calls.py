@@ -116,6 +116,15 @@ def test_several_calls(lab):
     see("different ids of the six calls in two messages like this", len(set(ids)), equals=6)
 
 
+@concept("A malformed call has no number: the first call behind it is number 0.", invariant="I2", illustrates=True)
+@cases(no_end=f"<tool_call>{F} x ", no_name=tag("{}"), no_object=tag("f"))
+def test_a_call_behind_a_malformed_one(lab, case):
+    pieces = [case + tag('{"name": "g"}')]
+    see = check(picture, pieces)
+    calls = [call for delta in deltas_of(lab, pieces) for call in delta.tool_calls]
+    see("index and name", [(call["index"], call["function"]["name"]) for call in calls], equals=[(0, "g")])
+
+
 @concept("However many calls and messages there are, each call has its number and an id of its own.", invariant="I2",
          illustrates=True)  # fmt: skip
 def test_many_calls(lab):

@@ -117,6 +117,14 @@ def test_nothing_is_left(lab, case):
     see("the tokens of each row that have a weight", tokens, equals=[[0], [len(case) - 1]])
 
 
+@concept("A draft that is taken has a weight, also if the target would never say it.", invariant="I4", illustrates=True)
+def test_a_draft_that_nobody_wants(lab):
+    p, q = [1.0, 0.0], [1.0, 1e-9]
+    see = check(picture, p, q, 1, 0.5)
+    weights = lab.rejection_weights(torch.tensor([p]), torch.tensor([q]), torch.tensor([[1]]), torch.tensor([[0.5]]))
+    see("the tokens that have a weight", weights[0].nonzero().flatten().tolist(), equals=[1])
+
+
 @concept("A step has any number of rows, and a vocabulary any number of tokens.", invariant="I5", illustrates=True)
 @cases(no_row=(0, 3), many_rows=(3000, 2), one_token=(2, 1), many_tokens=(2, 300_000))
 def test_sizes(lab, case):

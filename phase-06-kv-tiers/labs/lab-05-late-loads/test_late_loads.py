@@ -168,6 +168,18 @@ def test_a_load_is_held(lab):
     see("held blocks when it has ended", connector.host.num_held_blocks, equals=0)
 
 
+@concept("What is given up is let go from the last block on, so that the first one is the newest.", invariant="I4",
+         illustrates=True)  # fmt: skip
+def test_the_order_of_letting_go(lab):
+    connector, request = make(lab, host=2, ready="01"), make_request(lab, num_blocks=2)
+    see = check(picture, connector)
+    connector.is_ready(request, 0)
+    connector.request_finished(request)
+    connector.host.take(b"x")
+    see("lookup() of the first block, when another content has come", connector.lookup(NAMES[0]).name, equals="HIT")
+    see("lookup() of the second one", connector.lookup(NAMES[1]).name, equals="MISS")
+
+
 @concept("What cannot be read is computed: no request waits for what will not come.", invariant="I5")
 def test_a_read_that_fails(lab):
     connector, request = make(lab, on_disk="012"), make_request(lab)

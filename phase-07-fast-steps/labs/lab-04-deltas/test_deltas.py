@@ -102,6 +102,9 @@ def test_a_stranger(lab):
     with raises(KeyError, "c is not in the batch"):
         batch.remove("c")
     see("the rows after the refusal", shown(batch), equals=[A, B, EMPTY, EMPTY, EMPTY])
+    batch = make(lab)
+    with raises(KeyError, "nobody is in the batch"):
+        batch.remove("c")
 
 
 @concept("Nothing is left of a request that has gone or moved.", invariant="I4")
