@@ -57,7 +57,7 @@ def read_json(body: bytes, max_values: int) -> Any:
         check_structure(body, max_values)
     try:
         found = orjson.loads(body)
-        orjson.dumps([[[[found]]]])  # it reads four times as deep as it writes
+        orjson.dumps([[[[found]]]])  # an answer can hold it, some levels deeper
     except (ValueError, TypeError) as error:
         raise ApiError(400, f"the body is no JSON of at most 250 levels: {error}") from None
     return found

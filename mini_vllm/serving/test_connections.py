@@ -11,6 +11,7 @@ from urllib.request import urlopen
 import pytest
 
 from mini_vllm.serving.conftest import LiveServer
+from mini_vllm.serving.connections import MAX_READ_BYTES, Connection
 
 HEAD = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 MEBIBYTE = 1 << 20
@@ -205,6 +206,22 @@ def test_what_the_event_loop_reads_is_bounded(
     found = answer(client)
     assert found[9:12] in (status, b"")  # an answer may be lost when what was sent is not read
     assert is_served(clients.server)
+
+
+def test_the_loop_reads_little_at_once(clients: Clients, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a body in the smallest chunks is read between the turns of other clients."""
+    sizes, receive = [], Connection.data_received
+
+    def noting(connection: Connection, data: bytes) -> None:
+        sizes.append(len(data))
+        receive(connection, data)
+
+    monkeypatch.setattr(Connection, "data_received", noting)
+    client = clients.send(CHUNKED)
+    client.sendall(b"1\r\n \r\n" * 25_000 + b"0\r\n\r\n")
+    assert answer(client)[9:12] == b"400"  # spaces are no JSON
+    assert sum(sizes) > 150_000
+    assert max(sizes) <= MAX_READ_BYTES
 
 
 def test_what_is_sent_before_its_turn_is_bounded(clients: Clients) -> None:
