@@ -286,6 +286,8 @@ class KVCacheManager:
         allocate_slots(). num_in_flight: tokens that a later step computes, whose blocks have to
         wait; is_left: even if all before them are published.
         """
+        if not self.enable_prefix_caching:
+            return
         request_id = request.request_id
         num_full = request.num_computed_tokens // self.block_size
         end = min(num_full, request.num_tokens // self.block_size)

@@ -8,7 +8,7 @@ vllm/v1/core/sched/output.py.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import chain
@@ -142,6 +142,10 @@ class Step:
 
         Those that a part ends and that are not in the step come last.
         """
+        if void := {request.request_id for request in scheduler.void_requests(self.output)}:
+            sampled_token_ids = {
+                name: token_ids for name, token_ids in sampled_token_ids.items() if name not in void
+            }
         for part in scheduler.parts:
             part.before_update(self, sampled_token_ids)
         finished = scheduler.update_from_output(self.output, sampled_token_ids)
@@ -360,6 +364,12 @@ class SchedulerInterface(ABC):
 
         num_scheduled: of those that the request has. Drafts behind them do not count.
         """
+
+    def void_requests(self, output: SchedulerOutput) -> Collection[Request]:
+        """Requests for which nothing counts that the step has sampled. It is over, and
+        update_from_output() follows.
+        """
+        return ()
 
     @abstractmethod
     def update_from_output(

@@ -276,7 +276,7 @@ class EagleKVCacheManager(LookaheadManager):
 
     def free(self, request: Request) -> None:
         """A request that ends with the token that names its last block publishes it before the blocks go."""
-        if request.is_finished and request.status is not RequestStatus.FINISHED_ABORTED:
+        if request.is_finished and request.status is not RequestStatus.FINISHED_ABORTED and request.output_token_ids:
             self.cache_blocks(request)
         super().free(request)
 

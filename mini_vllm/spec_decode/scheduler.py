@@ -91,13 +91,12 @@ class SpeculativeScheduler(Scheduler):
         num_lookahead = k if self.speculative in WITH_LOOKAHEAD else 0
         # rows of the draft model's batch, by request
         self.num_draft_slots = int(self.speculative == "draft_model")
-        longest = 1 if self.enable_chunked_prefill else min(self.max_model_len, self.num_slots)
+        longest = 1 if self.enable_chunked_prefill else min(self.max_model_len - 1, self.num_slots)
         if not is_int(k, 1) or budget < max(num_lookahead + 1, longest + self.num_draft_slots):
-            limit = (
-                f"at least 1 and small beside max_num_batched_tokens {budget} (longest chunk: "
-                f"{longest})"
+            raise InvalidParameterError(
+                "num_speculative_tokens must be at least 1 and small beside max_num_batched_tokens "
+                f"{budget} (longest chunk: {longest}), got {shown(k)}"
             )
-            raise InvalidParameterError(f"num_speculative_tokens must be {limit}, got {shown(k)}")
         if isinstance(kv := self.kv_cache_manager, LookaheadManager):
             kv.num_lookahead_tokens = num_lookahead
         elif num_lookahead:
@@ -113,9 +112,6 @@ class SpeculativeScheduler(Scheduler):
         self._drafts: dict[str, Sequence[int]] = {}
         self._chunks: set[str] = set()  # requests whose last step did not catch up
         self._paces: dict[str, Pace] = {}  # of requests that have asked for drafts
-        # Of the step that schedule() decides. Its first requests were running before; it is whole
-        # if all were, and each catches up with its drafts.
-        self._output, self._num_running, self._is_whole = SchedulerOutput(), 0, True
 
     # --- one step ---------------------------------------------------------------------------------
 
@@ -124,6 +120,8 @@ class SpeculativeScheduler(Scheduler):
 
         Drafts that the budget has cut off are gone.
         """
+        # Its first requests were running before; it is whole if all were, and each catches up with
+        # its drafts.
         self._output, self._num_running, self._is_whole = SchedulerOutput(), 0, True
         output = super().schedule()
         self._chunks.difference_update(output.num_scheduled_tokens)
@@ -149,6 +147,14 @@ class SpeculativeScheduler(Scheduler):
         self._num_running = len(output.scheduled_requests)
         return token_budget
 
+    def _next_waiting(self) -> Request | None:
+        return super()._next_waiting() if self._num_left() > 0 else None
+
+    def _num_left(self) -> int:
+        """How many tokens one request more may have, beside the draft model's rows."""
+        num_left = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens
+        return num_left - self.num_draft_slots * (1 + len(self._output.scheduled_requests))
+
     def _target(self, request: Request) -> int:
         """Known tokens and drafts.
 
@@ -165,8 +171,7 @@ class SpeculativeScheduler(Scheduler):
         A waiting request that does not fit then is behind by more than any budget, which ends
         admission.
         """
-        num_rows = self.num_draft_slots * (1 + len(self._output.scheduled_requests))
-        token_budget -= num_rows
+        token_budget -= self.num_draft_slots * (1 + len(self._output.scheduled_requests))
         is_running = request.status is RUNNING
         if is_running and not self.long_prefill_token_threshold:
             end = len(request.all_token_ids) + len(self._drafts.get(request.request_id, ()))
@@ -179,8 +184,7 @@ class SpeculativeScheduler(Scheduler):
         n = 1 + self.num_speculative_tokens
         if not self._pads(request, num_computed_tokens):
             n = super()._chunk_size(request, num_computed_tokens, token_budget)
-        budget = self.max_num_batched_tokens - self._output.total_num_scheduled_tokens
-        return n if 0 < n <= budget - num_rows else self.num_slots + 1
+        return n if n <= self._num_left() else self.num_slots + 1
 
     def _pads(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether a request with one token to compute is admitted as if it had drafts, like the
@@ -236,14 +240,13 @@ class SpeculativeScheduler(Scheduler):
         finished = super().update_from_output(rest, sampled_token_ids)
         for request in finished:
             self._forget(request)
-        if (proposer := self.proposer) is None:
+        if not (proposer := self.proposer):
             return finished
-        paces, chunks = self._paces, self._chunks
         for request in output.scheduled_requests:
-            if request.status is RUNNING and (request_id := request.request_id) not in chunks:
-                pace = paces.get(request_id)
-                if pace is None:
-                    pace = paces[request_id] = Pace(self.num_speculative_tokens)
+            if request.status is RUNNING and (request_id := request.request_id) not in self._chunks:
+                pace = self._paces.get(request_id)
+                if not pace:
+                    pace = self._paces[request_id] = Pace(self.num_speculative_tokens)
                 if drafts := proposer.propose(request, pace.next_length()):
                     self._drafts[request_id] = drafts
         return finished
@@ -257,7 +260,7 @@ class SpeculativeScheduler(Scheduler):
         Returns the requests that V1's update has yet to take in, with the last token in `sampled`
         if that ends them.
         """
-        rest, all_drafts, paces, stats = [], output.drafts, self._paces, self.speculation_stats
+        rest, all_drafts, stats = [], output.drafts, self.speculation_stats
         for request in output.scheduled_requests:
             request_id = request.request_id
             if request_id not in all_drafts or request.status is not RUNNING:
@@ -268,8 +271,9 @@ class SpeculativeScheduler(Scheduler):
                 num_drafts = len(all_drafts[request_id])
                 stats.num_draft_tokens += num_drafts
                 stats.num_drafts_by_accepted[num_tokens - 1] += 1
-                if request_id in paces:  # padding tells nothing, and comes before the first drafts
-                    paces[request_id].learn(num_drafts, num_tokens - 1)
+                # padding tells nothing, and comes before the first drafts
+                if request_id in self._paces:
+                    self._paces[request_id].learn(num_drafts, num_tokens - 1)
             if is_last := (
                 not num_tokens
                 or len(request.output_token_ids) + num_tokens >= request.end_len
@@ -291,20 +295,14 @@ class SpeculativeScheduler(Scheduler):
 
         A request in a chunk has none.
         """
-        waiting_drafts, requests, chunks = self._drafts, self._requests, self._chunks
-        for request_id, token_ids in drafts.items():
-            request = requests.get(request_id)
-            if (
-                token_ids
-                and request is not None
-                and request.status is RUNNING
-                and request_id not in chunks
-            ):
-                waiting_drafts[request_id] = token_ids
+        for name, token_ids in drafts.items():
+            request = self._requests.get(name)
+            if token_ids and request and request.status is RUNNING and name not in self._chunks:
+                self._drafts[name] = token_ids
 
     def finish_request(self, request_id: str, reason: str) -> Request | None:
         request = super().finish_request(request_id, reason)
-        if request is not None:
+        if request:
             self._forget(request)
         return request
 

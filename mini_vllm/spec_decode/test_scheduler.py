@@ -239,7 +239,7 @@ def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(
             "max_num_batched_tokens 64 .* got 64",
         ),
         (
-            {"speculative": "draft_model", "enable_chunked_prefill": False, "max_model_len": 64},
+            {"speculative": "draft_model", "enable_chunked_prefill": False, "num_blocks": 17},
             "longest chunk: 64",
         ),
     ],

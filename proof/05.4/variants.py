@@ -4,10 +4,10 @@
 EDITS = [
     (
         """
-        rest, all_drafts, paces, stats = [], output.drafts, self._paces, self.speculation_stats
+        rest, all_drafts, stats = [], output.drafts, self.speculation_stats
 """,
         """
-        all_drafts, paces, stats = output.drafts, self._paces, self.speculation_stats
+        all_drafts, stats = output.drafts, self.speculation_stats
 """,
     ),
     (

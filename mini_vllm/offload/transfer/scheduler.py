@@ -8,14 +8,14 @@ _update_waiting_for_remote_kv, _update_requests_with_invalid_blocks, kv_holding_
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.offload.connector import REMOTE_KV
 from mini_vllm.offload.transfer.connector import Match, TransferReport
 from mini_vllm.offload.transfer.loads import Load, Loads
-from mini_vllm.offload.transfer.manager import TransferKVCacheManager
+from mini_vllm.offload.transfer.manager import NOTHING, TransferKVCacheManager
 from mini_vllm.offload.transfer.queues import LateVictims
 from mini_vllm.request import Request, RequestStatus
 from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
@@ -23,12 +23,17 @@ from mini_vllm.scheduler import Scheduler, SchedulerInterface, SchedulerOutput
 SENDING = "sending"  # what a request waits for
 
 
-class Flight(NamedTuple):
-    """A step that has not ended. What it brings for the requests in `stale` is dropped."""
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A step that has not ended. What it brings for requests in `stale` or `lost` is dropped."""
 
     output: SchedulerOutput
-    stale: set[Request]
     loads: list[Load]
+    stale: set[Request]
+    report: TransferReport = NOTHING
+    """What the workers have said when it was over."""
+    lost: Sequence[Request] | None = None
+    """Those that have not what they should; None: it is not over."""
 
 
 class TransferScheduler(Loads):
@@ -52,8 +57,8 @@ class TransferScheduler(Loads):
         }
         output.blocked.update((each.request_id, REMOTE_KV) for each in self._waits_for_load)
         output.blocked.update(dict.fromkeys(kv.kept_req_ids, SENDING))
-        loads, self._loads = self._loads, []
-        self._flights.append(Flight(output, set(), loads))
+        self._flights.append(Flight(output, self._loads, set()))
+        self._loads = []
         kv.step_decided(output.num_scheduled_tokens)
         return output
 
@@ -70,14 +75,14 @@ class TransferScheduler(Loads):
             blocks, num_local, match = found
             num_external = match.num_tokens or 0
             num_reserved = self._num_reserved_blocks() if match.is_async else 0
-            is_whole = match.is_async and num_local + num_external == request.num_tokens
+            num_computed = num_local + num_external
+            is_whole = match.is_async and num_computed == request.num_tokens
             with kv.external(num_external, match.is_async, is_whole):
                 if match.is_async:
                     if not self._begin_load(request, blocks, num_local, num_reserved):
                         break
                     self._pass_over(request)
                     continue
-                num_computed = num_local + num_external
                 most = token_budget if self.enable_chunked_prefill else self.num_slots
                 n = self._chunk_size(request, num_computed, most)
                 if n > token_budget or not self._try_admit(
@@ -92,9 +97,9 @@ class TransferScheduler(Loads):
 
     def _has_room(self, output: SchedulerOutput) -> bool:
         """Whether there is a seat, and a row for its drafts."""
+        num_left = self.max_num_batched_tokens - output.total_num_scheduled_tokens
         num_rows = self.num_draft_slots * (1 + len(output.scheduled_requests))
-        left = self.max_num_batched_tokens - output.total_num_scheduled_tokens - num_rows
-        return len(self.running) < self.max_num_seqs and (left > 0 or not self.num_draft_slots)
+        return len(self.running) < self.max_num_seqs and num_left > num_rows
 
     def _is_ready(self, request: Request) -> bool:
         if request in self._waits_for_load:
@@ -165,43 +170,42 @@ class TransferScheduler(Loads):
         self, output: SchedulerOutput, sampled_token_ids: Mapping[str, Sequence[int]]
     ) -> list[Request]:
         """First what failed to load: its requests do the step again from there, or end."""
-        kv, stale = self.kv_cache_manager, self._flights.popleft().stale
-        report = kv.step_ended(output.num_scheduled_tokens)
-        lost = self._find_lost(report)
-        for request in lost:
-            if any(request in flight.output.scheduled_requests for flight in self._flights):
-                self._begin_again(request)
-        if passed_over := stale.union(lost):
-            rest = [each for each in output.scheduled_requests if each not in passed_over]
+        kv, void = self.kv_cache_manager, self.void_requests(output)
+        flight = self._flights.popleft()
+        if void:
+            rest = [each for each in output.scheduled_requests if each not in void]
             output = replace(output, scheduled_requests=rest)
         finished = super().update_from_output(output, sampled_token_ids)
         if kv.kv_load_failure_policy == "fail":
-            for request in lost:
+            for request in flight.lost or ():
                 self.finish_request(request.request_id, "error")
                 finished.append(request)
-        kv.take_in(report)
+        kv.take_in(flight.report)
         return finished
+
+    def void_requests(self, output: SchedulerOutput) -> Collection[Request]:
+        flight, *later = self._flights
+        if flight.lost is None:
+            flight.report = self.kv_cache_manager.step_ended(output.num_scheduled_tokens)
+            flight.lost = self._find_lost(flight.report)
+            for request in flight.lost:
+                if any(request in each.output.scheduled_requests for each in later):
+                    self._begin_again(request)
+        return flight.stale.union(flight.lost)
 
     def _find_lost(self, report: TransferReport) -> list[Request]:
         """Requests that a report says have not what they should, and whose step is void."""
-        kv = self.kv_cache_manager
+        kv, invalid = self.kv_cache_manager, report.invalid_block_ids
         recomputes = kv.kv_load_failure_policy == "recompute"
-        lost = [each for each in self.holding if each.request_id in report.failed_recving]
-        lost = [each for each in lost if each in self._waits_for_load]
+        waiting = [each for each in self.holding if each in self._waits_for_load]
+        loads = [each for each in waiting if each.request_id in report.failed_recving]
+        for request in loads if recomputes else ():
+            request.num_computed_tokens = 0
+        loads = list(dict.fromkeys(loads + go_back(kv, waiting, invalid)))
         if recomputes:
-            for request in lost:
-                request.num_computed_tokens = 0
-            self._failed_loads.update(lost)
-            lost = []
-        if report.invalid_block_ids:
-            waiting = [each for each in self.holding if each in self._waits_for_load]
-            loads = go_back(kv, waiting, report.invalid_block_ids)
-            if recomputes:
-                self._failed_loads.update(loads)
-            else:
-                lost += [each for each in loads if each not in lost]
-            lost += go_back(kv, self.running, report.invalid_block_ids)
-        return lost
+            self._failed_loads.update(loads)
+            loads = []
+        return loads + go_back(kv, self.running, invalid)
 
     def _begin_again(self, request: Request) -> None:
         """What the steps in flight compute for it is as wrong. vLLM 0.33.0 takes it in."""
@@ -209,15 +213,15 @@ class TransferScheduler(Loads):
             flight.stale.add(request)
         if request.status is RequestStatus.RUNNING:
             self.running.remove(request)
-            table = self.kv_cache_manager.get_block_ids(request.request_id)
+            kv = self.kv_cache_manager
             # the names of what is wrong are gone already
-            request.num_computed_tokens = len(table) * self.kv_cache_manager.block_size
+            request.num_computed_tokens = len(kv.get_block_ids(request.request_id)) * kv.block_size
             self._preempt(request)
 
     def fail_step(self, output: SchedulerOutput) -> None:
         """What the step was to load may not have arrived, or nobody has begun to load it."""
-        kv, loads = self.kv_cache_manager, self._flights.pop().loads
-        kv.step_ended(output.num_scheduled_tokens)
+        loads = self._flights.pop().loads
+        self.kv_cache_manager.step_ended(output.num_scheduled_tokens)
         self._take_back(loads)
         self._put_back(output)
         super().fail_step(output)
@@ -234,7 +238,7 @@ def go_back(
     """
     marked, affected = set[int](), []
     recomputes = kv.kv_load_failure_policy != "fail"
-    for request in requests:
+    for request in requests if invalid else ():
         num_blocks = -(-request.num_computed_tokens // kv.block_size)
         table = kv.get_block_ids(request.request_id)[:num_blocks]
         bad = [i for i, block_id in enumerate(table) if block_id in invalid]
@@ -259,9 +263,5 @@ def with_transfers(base: type[SchedulerInterface]) -> type[TransferScheduler]:
         raise InvalidParameterError(
             f"a KV transfer needs a scheduler that decides as Scheduler does, got {base.__name__}"
         )
-    bases = (
-        (TransferScheduler, LateVictims)
-        if base is Scheduler
-        else (TransferScheduler, base, LateVictims)
-    )
-    return type(f"Transfer{base.__name__}", bases, {})
+    between = () if base is Scheduler else (base,)
+    return type(f"Transfer{base.__name__}", (TransferScheduler, *between, LateVictims), {})
