@@ -83,7 +83,7 @@ lock: $(STAMP) ## the same, and write that it was green: proof/lock.json, tools/
 	@$(BIN)/python -m labkit.prove --changed --write --workers $(WORKERS)
 	@$(BIN)/python tools/long_tests.py --write --workers $(WORKERS)
 
-nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis $(ROUTERS)/bin/smg $(RAY)/ray ## everything at full length (20 minutes)
+nightly: $(STAMP) $(TRITON36)/numpy $(SCHEMATHESIS)/bin/schemathesis $(ROUTERS)/bin/smg $(RAY)/ray ## everything at full length (40 minutes)
 	@.ci/nightly
 
 $(TRITON36)/numpy: | $(STAMP)

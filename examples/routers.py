@@ -34,6 +34,7 @@ BY_PREFIX = [
     *("--policy", "cache_aware", "--cache-threshold", "0.3", "--balance-abs-threshold", "8"),
     *("--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--cb-failure-threshold", "1"),
 ]
+LOOK_AGAIN = ("--worker-startup-check-interval", "1")  # by default a router looks for its servers every 30 seconds
 ROUTERS = ("vllm-router", "smg")
 
 
@@ -65,7 +66,7 @@ class Cluster:
                 self._start(url, f"server{number}", [*SERVE, "--num-kv-blocks", "400", *self.of_server(number)])
             for url in self.servers:
                 self._wait_for(url)
-            urls = [*self.of_router(), "--prometheus-port", self._metrics_port]
+            urls = [*self.of_router(), "--prometheus-port", self._metrics_port, *LOOK_AGAIN]
             self._start(self.url, "router", [self.router, *self._launch, *urls, *self._options])
             self._wait_for(self.url)
         except BaseException:

@@ -13,7 +13,7 @@ import resource
 from collections.abc import Callable
 from typing import Any
 
-from h11 import IDLE, SEND_BODY
+from h11 import DONE, IDLE, SEND_BODY
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_FILES = 8192  # to which a process raises its own limit, if it may
@@ -50,18 +50,18 @@ class Connections:
         """It is there. If it is one too many, an unfinished one ends, or else this one."""
         self._open.add(connection)
         if len(self._open) > self.max_connections:
-            first = next(iter(self._unfinished), connection)
-            first.refuse(503)
+            next(iter(self._unfinished), connection).refuse(503)
 
     def closed(self, connection: "Connection") -> None:
         self._open.discard(connection)
         self.has_all(connection)
 
     def waits(self, connection: "Connection", state: Any) -> None:
-        """From now on for more of a request: its header (IDLE) or its body (SEND_BODY)."""
+        """From now on for more of a request, its header (IDLE) or its body (SEND_BODY); or not."""
         self.has_all(connection)
-        self._unfinished[connection] = None
-        connection.deadline = self.clock() + self.timeouts[state]
+        if state in self.timeouts:
+            self._unfinished[connection] = None
+            connection.deadline = self.clock() + self.timeouts[state]
 
     def has_all(self, connection: "Connection") -> None:
         """Its request is whole, or is given up."""
@@ -74,8 +74,7 @@ class Connections:
         connection.num_body_bytes += num_bytes
         self._num_body_bytes += num_bytes
         while self._num_body_bytes > self.max_body_bytes:
-            first = next(each for each in self._unfinished if each.num_body_bytes)
-            first.refuse(503)
+            next(each for each in self._unfinished if each.num_body_bytes).refuse(503)
 
     def sweep(self) -> None:
         """End the requests whose time is over, and the connections whose clients do not read."""
@@ -140,12 +139,12 @@ class Connection(H11Protocol):
         if self.transport.is_closing():
             return
         before, self._state = self._state, self.conn.their_state
-        if self._state is not before:
+        is_answered = self.conn.our_state is DONE  # what comes of the body then is thrown away
+        if self._state is not before or (is_answered and self.num_body_bytes):
             self._is_chunked = b"transfer-encoding" in dict(self.headers or ())
             self._num_lines = 0
-            is_whole = self._state not in self._all.timeouts
-            self._all.has_all(self) if is_whole else self._all.waits(self, self._state)
-        if self._state is SEND_BODY:
+            self._all.waits(self, self._state)
+        if self._state is SEND_BODY and not is_answered:
             self._all.took(self, num_bytes)
 
     def _is_too_long(self, data: bytes) -> bool:
@@ -173,6 +172,8 @@ class Connection(H11Protocol):
         if not has_begun or is_answered:
             self.transport.abort()
             return
-        head = b"HTTP/1.1 %d \r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-        self.transport.write(head % status)
+        self.transport.write(
+            b"HTTP/1.1 %d \r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
+            % status
+        )
         self.transport.close()

@@ -182,6 +182,21 @@ def test_unfinished_bodies_hold_bounded_memory_and_shut_nobody_out(clients: Clie
     assert late.recv(12) == b"HTTP/1.1 200"
 
 
+def test_a_body_that_is_too_long_costs_the_next_request_nothing(clients: Clients) -> None:
+    """It is answered, and thrown away as it comes, so it is not among the bytes that are held."""
+    server = clients.server
+    client = clients.send(HEAD % (70 * MEBIBYTE))
+    client.sendall(b" " * (33 * MEBIBYTE))
+    found = b""
+    while not found.endswith(b"}}"):
+        found += client.recv(1 << 16)
+    assert found.startswith(b"HTTP/1.1 413")
+    assert server.in_loop(lambda: server.connections._num_body_bytes) == 0
+    body = b'{"prompt": "a", "max_tokens": 1}'
+    client.sendall(b" " * (37 * MEBIBYTE) + HEAD % len(body) + body)
+    assert client.recv(12) == b"HTTP/1.1 200"
+
+
 CHUNKED = HEAD.replace(b"Content-Length: %d", b"Transfer-Encoding: chunked")
 
 
