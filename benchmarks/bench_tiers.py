@@ -188,6 +188,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="on the disk that is measured; by default a temporary one")
     parser.add_argument("--write", action="store_true", help=f"write {RESULT.name}")
     args = parser.parse_args()
+    if args.folder is not None:
+        args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as name:
         folder = Path(name)
         write_model(folder / "model", args.layers)
