@@ -44,10 +44,9 @@ class ToolUse(Params):
                 limit = f"a text of 1 to {MAX_NAME} characters that no function before it has"
                 refuse(f"tools[{number}].function.name", limit, name)
         if not isinstance(choice, str | None):
-            check_fields("tool_choice", choice, type=str | None, function=Mapping)
+            check_function("tool_choice", choice)
             check_fields("tool_choice.function", choice["function"], name=str)
-            name, kind = choice["function"]["name"], choice.get("type") or "function"
-            if name not in self.names or kind != "function":
+            if (name := choice["function"]["name"]) not in self.names:
                 refuse(
                     "tool_choice.function.name",
                     f"a function of tools, which are {self.names}",
@@ -89,26 +88,18 @@ class ToolUse(Params):
         return calls_schema(functions, 1 if is_one else MAX_CALLS)
 
     def constrain(self, params: SamplingParams) -> SamplingParams:
-        """The same for a text that has to call.
-
-        Raises InvalidParameterError if it has to have another form, too.
+        """The same for a text that has to call, whatever other form was asked for. Source:
+        ToolParser.adjust_request in vllm/tool_parsers/abstract_tool_parser.py.
         """
         schema = self.forced_schema()
         if schema is None:
             return params
-        self.require(
-            "tool_choice", params.structured is None, "none or auto if structured is given"
-        )
         return replace(params, structured=StructuredOutputs(json=schema, closes=True))
 
 
 def check_tool(path: str, tool: Any) -> None:
     """Raises InvalidParameterError for what is no tool of OpenAI's API."""
-    # before its fields are looked at: a tool of another type has other ones
-    kind = tool.get("type") if isinstance(tool, Mapping) else None
-    if kind not in (None, "function"):
-        refuse(f"{path}.type", "'function'", kind)
-    check_fields(path, tool, type=str | None, function=Mapping)
+    check_function(path, tool)
     fields: dict[str, Any] = {
         "description": str | None,
         "strict": bool | None,
@@ -125,6 +116,15 @@ def check_tool(path: str, tool: Any) -> None:
             f"a JSON schema of an object; what is wrong is {wrong}",
             parameters,
         )
+
+
+def check_function(path: str, given: Any) -> None:
+    """Raises InvalidParameterError unless it has a function."""
+    # before its fields are looked at: one of another type has other ones
+    kind = given.get("type") if isinstance(given, Mapping) else None
+    if kind not in (None, "function"):
+        refuse(f"{path}.type", "'function'", kind)
+    check_fields(path, given, type=str | None, function=Mapping)
 
 
 def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:

@@ -304,6 +304,11 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": [{"type": "function"}]}, "tools[0].name", "must be of the type str"),
     ({"tool_choice": "required"}, "tool_choice", "without tools"),
     (
+        {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}},
+        "tool_choice.type",
+        "'function', got 'allowed_tools'",
+    ),
+    (
         {"tools": [TOOL], "tool_choice": {"type": "function", "name": "no"}},
         "tool_choice.name",
         "got 'no'",
@@ -314,7 +319,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
         "text.format",
         "no schema",
     ),
-    (item(type="item_reference", id="a"), "input[0].type", "got 'item_reference'"),
+    (item(type="item_reference", id="a"), "input", "keeps no responses"),
     (
         item(role="user", content=[{"type": "input_image", "image_url": "x"}]),
         "input[0].content[0]",

@@ -51,7 +51,13 @@ def to_api_error(error: Exception, param: str | None = None) -> ApiError:
     headers = (
         {"Retry-After": str(getattr(error, "retry_after", 1))} if status in (429, 503) else None
     )
-    return ApiError(status, str(error), param if status == 400 else None, code, headers)
+    return ApiError(
+        status,
+        str(error).removeprefix("ToolUse: "),
+        param if status == 400 else None,
+        code,
+        headers,
+    )
 
 
 @contextmanager

@@ -29,7 +29,9 @@ from mini_vllm.serving.openai.protocol import (
     text_of,
 )
 
-KEEPS_NOTHING = "this server keeps no responses: send the whole conversation as input"
+KEEPS_NOTHING = (
+    "this server keeps no responses: send the whole conversation as input (store: false)"
+)
 NO_LOGPROBS = "log-probabilities are in /v1/chat/completions"
 # By the words of a chat: those of a response. What becomes of an item may be a part of a message.
 WORDS = {
@@ -46,7 +48,9 @@ WORDS = {
 class Item(Strict):
     """What a conversation is made of. The items of a response may be sent back as they are."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: Literal[
+        "message", "function_call", "function_call_output", "reasoning", "item_reference"
+    ] = "message"
     id: str | None = None
     status: str | None = None
     role: str | None = None
@@ -60,14 +64,21 @@ class Item(Strict):
 
     def as_message(self) -> Json:
         """In a chat."""
+        if self.type == "item_reference":
+            raise ApiError(400, KEEPS_NOTHING, "input")
         if self.type == "message":
             return {"role": self.role, "content": text_of(self.content)}
         if self.type == "function_call_output":
-            output = text_of(self.output)
-            return {"role": "tool", "tool_call_id": self.call_id, "content": output}
+            return {
+                "role": "tool",
+                "tool_call_id": self.call_id,
+                "content": text_of(self.output),
+            }
         if self.type == "reasoning":
-            text = text_of(self.content or self.summary or "")
-            return {"role": "assistant", "reasoning_content": text}
+            return {
+                "role": "assistant",
+                "reasoning_content": text_of(self.content or self.summary or ""),
+            }
         function = {"name": self.name, "arguments": self.arguments}
         return {"role": "assistant", "tool_calls": [{"id": self.call_id, "function": function}]}
 
