@@ -184,7 +184,7 @@ class SpeculativeScheduler(Scheduler):
         n = 1 + self.num_speculative_tokens
         if not self._pads(request, num_computed_tokens):
             n = super()._chunk_size(request, num_computed_tokens, token_budget)
-        return n if n <= self._num_left() else self.num_slots + 1
+        return n if 0 < n <= self._num_left() else self.num_slots + 1
 
     def _pads(self, request: Request, num_computed_tokens: int) -> bool:
         """Whether a request with one token to compute is admitted as if it had drafts, like the

@@ -29,8 +29,10 @@ from mini_vllm.kv_cache import KVCacheManager
 from mini_vllm.observe.trace import fake_token
 from mini_vllm.params import SamplingParams
 from mini_vllm.policies.prefill_first import PrefillFirstScheduler
+from mini_vllm.policies.warm_first import WarmFirstScheduler
 from mini_vllm.request import Request
 from mini_vllm.scheduler import Scheduler
+from mini_vllm.scheduler_interface import Step
 from mini_vllm.spec_decode.kv_cache import KVCacheManager as LookaheadManager
 from mini_vllm.spec_decode.scheduler import SpeculativeScheduler, with_drafts
 
@@ -227,6 +229,26 @@ def test_rows_of_a_draft_model_cut_no_prompt_of_prefill_first_that_fits(
     for i, length in enumerate(lengths):
         add(scheduler, str(i), range(length), max_tokens=2)
     assert tuple(scheduler.schedule().num_scheduled_tokens.values()) == tuple(lengths)
+
+
+@pytest.mark.parametrize("base", [Scheduler, PrefillFirstScheduler, WarmFirstScheduler])
+def test_the_draft_models_rows_end_any_admission(base: type[Scheduler]) -> None:
+    """A step has as many rows more as it has requests, however it admits; none gets no token."""
+    scheduler = with_drafts(base)(
+        LookaheadManager(40, 4),
+        max_num_seqs=8,
+        max_num_batched_tokens=7,
+        speculative="draft_model",
+        num_speculative_tokens=2,
+    )
+    for i in range(8):
+        add(scheduler, str(i), range(10 * i, 10 * i + 3 + i % 3), max_tokens=6)
+    while scheduler.has_unfinished_requests():
+        step = Step.decide(scheduler)
+        num_tokens = step.output.num_scheduled_tokens
+        assert min(num_tokens.values()) > 0
+        assert sum(num_tokens.values()) + len(num_tokens) <= 7
+        step.update(scheduler, {name: [1] for name in num_tokens})
 
 
 @pytest.mark.parametrize(
