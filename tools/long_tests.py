@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -121,12 +122,18 @@ def main() -> int:
                 broken.append(done.file)
             elif args.write:
                 lock[done.file] = {"hash": digest(done.inputs), "seconds": done.seconds, "inputs": done.inputs}
+                write(lock)
     if args.write:
-        kept = {file: lock[file] for file in files_with_long_tests() if file in lock}
-        LOCK.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+        write(lock)
     print(f"{len(due)} of {len(every)} files were due. Red: {', '.join(broken) or 'none'}")
     print(f"{counts['passed']} passed, {counts['failed']} failed")
     return bool(broken)
+
+
+def write(lock: Mapping[str, Any]) -> None:
+    """Without the files that no longer have long tests."""
+    kept = {file: lock[file] for file in files_with_long_tests() if file in lock}
+    LOCK.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
 def is_current(entry: dict[str, Any] | None) -> bool:

@@ -4,15 +4,14 @@ import argparse
 import os
 import random
 import sys
-from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
 import labkit.prove
 from labkit.labs.catalog import find_lab, labs
 from labkit.prove.inputs import forget_digests
-from labkit.prove.laws import Entry, Proof, prove, prove_messages
-from labkit.prove.lock import choose, entry_of, git, read_lock, write_lock
+from labkit.prove.laws import Proof, prove, prove_messages
+from labkit.prove.lock import choose, choose_nightly, entry_of, git, read_lock, write_lock
 from labkit.prove.report import REPORT, messages_to_show, read_messages, report_of, write_messages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a second thread costs more than it brings
@@ -26,14 +25,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=labkit.prove.__doc__.splitlines()[0])
     parser.add_argument("labs", nargs="*")
     parser.add_argument("--changed", action="store_true", help="only what differs from proof/lock.json, and two by lot")
+    parser.add_argument("--nightly", action="store_true", help="every lab; of what the lock knows, some bugs by lot")
     parser.add_argument("--write", action="store_true", help="write proof/lock.json, the report and the messages")
     parser.add_argument("--messages", action="store_true", help="print what a learner reads for every seeded bug")
     parser.add_argument("--workers", type=int, default=2)
     args = parser.parse_args()
     locked, shown = read_lock(), read_messages()
     work: list[tuple[str, str, set[str] | None]] = [(lab_id, "", None) for lab_id in args.labs]
+    lot = random.Random(git("rev-parse", "HEAD"))  # the same lot for all at this commit
     if args.changed:
-        work = list(choose(locked, random.Random(git("rev-parse", "HEAD"))))  # the same lot for all at this commit
+        work = list(choose(locked, lot))
+    elif args.nightly:
+        work = list(choose_nightly(locked, lot))
     elif not work:
         work = [(lab.id, "", None) for lab in labs()]
     proofs = []
@@ -47,8 +50,10 @@ def main() -> None:
             proofs.append(running[lab_id].result())
             proofs[-1].broken += prove_messages(proofs[-1], locked.get(proofs[-1].lab_id, {}), shown[proofs[-1].lab_id])
             tell(proofs[-1], why, with_messages=args.messages, writes=args.write)
-    if args.write:
-        write(proofs, locked, everything=len(proofs) == len(list(labs())))
+            if args.write:
+                write(proofs[-1])
+    if args.write and len(proofs) == len(list(labs())):
+        REPORT.write_text(report_of(proofs), encoding="utf-8")
     if args.changed:
         print(f"{len(proofs)} of {len(list(labs()))} labs were proven.")
     sys.exit(any(proof.broken for proof in proofs))
@@ -74,14 +79,14 @@ def tell(proof: Proof, why: str, *, with_messages: bool, writes: bool) -> None:
     sys.stdout.flush()
 
 
-def write(proofs: Sequence[Proof], locked: Mapping[str, Entry], *, everything: bool) -> None:
-    """--write, for the labs that hold."""
-    held, shown = [proof for proof in proofs if proof.red and not proof.broken], read_messages()
-    write_messages({**shown, **{proof.lab_id: messages_to_show(proof, shown[proof.lab_id]) for proof in held}})
+def write(proof: Proof) -> None:
+    """--write, for a lab that holds: at once, so that what is stopped later is not lost."""
+    if not proof.red or proof.broken:
+        return
+    shown = read_messages()
+    write_messages({**shown, proof.lab_id: messages_to_show(proof, shown[proof.lab_id])})
     forget_digests()
-    write_lock({**locked, **{proof.lab_id: entry_of(proof) for proof in held}})
-    if everything:
-        REPORT.write_text(report_of(proofs), encoding="utf-8")
+    write_lock({**read_lock(), proof.lab_id: entry_of(proof)})
 
 
 if __name__ == "__main__":

@@ -6,14 +6,13 @@ logits (fixture checkpoint) in whose cache whatever was not written is not a num
 """
 
 import itertools
+import multiprocessing
 import os
-import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -804,16 +803,16 @@ def test_more_main_memory_than_there_is_is_refused(checkpoint: Path) -> None:
         make_engine(checkpoint, kv_offload_bytes=1 << 60)
 
 
-WRITER = """
-import sys
-from pathlib import Path
-from mini_vllm.offload.tiers.test_tiers import make_engine, visit_all
-engine = make_engine(Path(sys.argv[1]), kv_offload_bytes=1 << 14, kv_offload_path=sys.argv[2])
-print("ready", flush=True)
-while True:
-    visit_all(engine)
-    engine.reset()
-"""
+FORK = multiprocessing.get_context("forkserver")  # imports what an engine needs once
+FORK.set_forkserver_preload([__name__])
+
+
+def write_until_killed(checkpoint: Path, folder: Path, ready: Event) -> None:
+    engine = make_engine(checkpoint, kv_offload_bytes=1 << 14, kv_offload_path=str(folder))
+    ready.set()
+    while True:
+        visit_all(engine)
+        engine.reset()
 
 
 @pytest.mark.parametrize(
@@ -828,12 +827,14 @@ def test_an_engine_that_is_killed_while_it_writes_leaves_no_wrong_text(
     checkpoint: Path, tmp_path: Path, answers: Any, num_moments: int
 ) -> None:
     for moment in range(num_moments):
-        arguments = [sys.executable, "-c", WRITER, str(checkpoint), str(tmp_path)]
-        with subprocess.Popen(arguments, stdout=subprocess.PIPE) as writer:
-            assert writer.stdout is not None
-            assert writer.stdout.readline() == b"ready\n"
-            time.sleep(moment * 8 / num_moments / 50)
-            os.kill(writer.pid, signal.SIGKILL)
+        ready = FORK.Event()
+        writer = FORK.Process(target=write_until_killed, args=(checkpoint, tmp_path, ready))
+        writer.start()
+        while not ready.wait(1):
+            assert writer.is_alive()
+        time.sleep(moment * 8 / num_moments / 50)
+        writer.kill()
+        writer.join()
         again = make_engine(checkpoint, kv_offload_path=tmp_path)
         assert visit_all(again) == answers
         assert connector_of(again).stats.num_failed_reads == 0

@@ -13,6 +13,7 @@ What is in it tells of prompts, so only its owner may read it.
 import fcntl
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b, sha256
@@ -46,13 +47,16 @@ class BlockFolder:
                 f"kv_offload_path must be a folder that can be written, got {shown(directory)}: "
                 f"{error.strerror}"
             ) from error
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        for _ in range(20):  # the lock of an engine that was killed goes a moment after it
+            with suppress(OSError):
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.05)
+        else:
             self._lock.close()
             raise InvalidParameterError(
                 f"kv_offload_path {shown(directory)} is in use by another engine with this model"
-            ) from error
+            )
         for left in self.path.glob(f"*{UNFINISHED}"):
             left.unlink(missing_ok=True)
 
@@ -73,9 +77,9 @@ class BlockFolder:
         A disk that is full, or refuses, is no reason to stop.
         """
         path, unfinished = self._path(name), self.path / (name.hex() + UNFINISHED)
+        for each in evicted:
+            self.delete(each)
         try:
-            for each in evicted:
-                self._path(each).unlink(missing_ok=True)
             with open(unfinished, "wb") as file:
                 file.write(checksum(name, block))
                 file.write(block)
@@ -93,16 +97,14 @@ class BlockFolder:
         If not, the block holds anything, and the file is gone.
         """
         path = self._path(name)
-        try:
+        with suppress(OSError):
             with open(path, "rb") as file:
                 expected = file.read(DIGEST_SIZE)
                 is_whole = file.readinto(block) == len(block) and not file.read(1)
             if is_whole and checksum(name, block) == expected:
                 os.utime(path)
                 return True
-            path.unlink(missing_ok=True)
-        except OSError:
-            return False
+            self.delete(name)
         return False
 
     def delete(self, name: Name) -> bool:
