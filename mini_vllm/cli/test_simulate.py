@@ -325,10 +325,10 @@ def test_without_matplotlib_it_says_what_to_install(
 ) -> None:
     real = builtins.__import__
 
-    def no_matplotlib(name: str, *rest: Any) -> Any:
+    def no_matplotlib(name: str, *rest: Any, **named: Any) -> Any:
         if name.split(".")[0] == "matplotlib":
             raise ImportError(name)
-        return real(name, *rest)
+        return real(name, *rest, **named)
 
     monkeypatch.setattr(builtins, "__import__", no_matplotlib)
     result = run("simulate", "--trace", azure, "--plots", tmp_path, status=2)

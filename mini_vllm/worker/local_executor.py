@@ -17,12 +17,12 @@ from mini_vllm.models.layers.int8_linear import why_slow
 from mini_vllm.models.registry import load_model
 from mini_vllm.parallel.shard import WHOLE, Shard
 from mini_vllm.step import ModelInfo, StepInput, StepOutput
-from mini_vllm.worker.batch_invariant import BatchInvariant
 from mini_vllm.worker.device import available_bytes, free_memory, pick_device, pick_dtype
 from mini_vllm.worker.executor import InProcessExecutor
 from mini_vllm.worker.fit import Target, info_of
 from mini_vllm.worker.memory import KVCachePlan, available_host_memory, for_length
 from mini_vllm.worker.model_runner import ModelRunner
+from mini_vllm.worker.products.batch_invariant import BatchInvariant
 
 
 class LocalExecutor(InProcessExecutor):

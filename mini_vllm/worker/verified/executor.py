@@ -18,7 +18,7 @@ from mini_vllm.worker.draft_model import DraftModelExecutor, behind_answer
 from mini_vllm.worker.local_executor import LocalExecutor
 from mini_vllm.worker.memory import KVCachePlan
 from mini_vllm.worker.model_runner import ModelRunner
-from mini_vllm.worker.verified.fixed_shape import FixedShape
+from mini_vllm.worker.products.fixed_shape import FixedShape
 
 SELF = "self"
 BACKENDS = ("c",)  # whose attention can cut every query alike

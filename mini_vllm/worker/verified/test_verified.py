@@ -14,7 +14,8 @@ from torch import Tensor
 from mini_vllm import LLM, SamplingParams
 from mini_vllm.errors import InvalidParameterError
 from mini_vllm.step import Chunk, StepOutput
-from mini_vllm.worker.test_batch_invariant import (
+from mini_vllm.worker.products.fixed_shape import FixedShape
+from mini_vllm.worker.products.test_batch_invariant import (
     ALONE,
     FEW,
     NO_C,
@@ -25,7 +26,6 @@ from mini_vllm.worker.test_batch_invariant import (
 )
 from mini_vllm.worker.verified import executor
 from mini_vllm.worker.verified.executor import TwoWayRunner
-from mini_vllm.worker.verified.fixed_shape import ROWS, FixedShape
 
 __all__ = ["experts_checkpoint"]  # a fixture
 pytestmark = pytest.mark.skipif(bool(NO_C), reason=f"no rung c: {NO_C}")
@@ -113,7 +113,7 @@ def test_a_row_of_a_product_has_the_same_bits_among_any_rows() -> None:
         whole = F.linear(x, weight)
         for first, end in ((0, 1), (7, 30), (40, 41)):
             assert torch.equal(F.linear(x[first:end], weight), whole[first:end])
-    assert {*shape.multiples.values()} <= {*ROWS}
+    assert {*shape.found.values()} <= {*FixedShape.pieces}
     assert torch.allclose(whole, F.linear(x, weight), atol=1e-5)
 
 
