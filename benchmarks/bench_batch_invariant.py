@@ -82,7 +82,7 @@ def row(model: str, name: str, dtype: str, way: str) -> str:
             ratios.append(seconds(invariant, work, number) / before)
         found.append(f"{statistics.median(ratios[1:]):.2f}")  # the first one measures the products
     products = invariant.engine.core.executor.products
-    num_rows = sorted({*products.multiples.values()})
+    num_rows = sorted({piece.multiple for piece in products.found.values()})
     return f"| {name}, {dtype}, {way} | {' | '.join(found)} | {', '.join(map(str, num_rows))} |\n"
 
 

@@ -22,14 +22,12 @@ def cancelling_sums(run: Product, like: Tensor) -> Callable[[int], Tensor]:
     Row i of a trial has the numbers of row i of the weight, two by two in each other's place, one
     of them negative.
     """
-    weight = torch.cat(
-        [run(part)[:, :NUM_SUMS] for part in torch.split(torch.eye(like.shape[1]).to(like), 64)]
-    )
-    num_sums, order = (
-        weight.shape[1],
-        torch.randperm(len(weight), generator=torch.Generator().manual_seed(0)),
-    )
-    first, second = order[: len(order) // 2 * 2].view(2, -1)
+    size_in = like.shape[1]
+    units = torch.split(torch.eye(size_in).to(like), 64)
+    weight = torch.cat([run(part)[:, :NUM_SUMS] for part in units])  # as columns
+    num_sums = weight.shape[1]
+    order = torch.randperm(size_in, generator=torch.Generator().manual_seed(0))
+    first, second = order[: size_in // 2 * 2].view(2, -1)
     rows = torch.zeros_like(weight)
     rows[first], rows[second] = weight[second], -weight[first]
 
