@@ -50,8 +50,8 @@ HEAD = """# The same bits in every batch
 
 How many times as long work takes with `batch_invariant=True`, and with `draft_model="self"`, which decodes freely and
 verifies in products of one shape, on the CPU with the back end `c`. Each round without it is followed by one with it on
-the same requests; the median of {rounds} ratios. The last column has the rows of a matrix product: with the first way
-their number is a multiple of it, so that so many are computed where there is one; with the second it is their number.
+the same requests; the median of {rounds} ratios. The last column has the rows of a matrix product: a multiple of the
+first number, so that so many are computed where there is one, and at most the second.
 
 {facts}
 
@@ -82,8 +82,8 @@ def row(model: str, name: str, dtype: str, way: str) -> str:
             ratios.append(seconds(invariant, work, number) / before)
         found.append(f"{statistics.median(ratios[1:]):.2f}")  # the first one measures the products
     products = invariant.engine.core.executor.products
-    num_rows = sorted({piece.multiple for piece in products.found.values()})
-    return f"| {name}, {dtype}, {way} | {' | '.join(found)} | {', '.join(map(str, num_rows))} |\n"
+    pieces = ", ".join(f"{multiple} to {most}" for multiple, most in sorted({*products.found.values()}))
+    return f"| {name}, {dtype}, {way} | {' | '.join(found)} | {pieces} |\n"
 
 
 def page(models: list[str]) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Hold chat templates that people have against the engine: `python tools/check_templates.py FOLDER ...`.
 
 A folder has *.jinja files, or *.json files with a chat_template somewhere in them. Packages whose source has many:
-llama-cpp-python, vllm and xinference (`pip download --no-deps`, unpacked). For each template
+llama-cpp-python, vllm and xinference (their source packages, unpacked). For each template
 
 - every conversation of a few is rendered here and by transformers, and must be the same text, or an error in both;
 - a call of the template's own writing is parsed, or tools are refused by name.
@@ -73,7 +73,8 @@ def templates_of(folder: Path) -> Iterator[tuple[str, str]]:
     for path in sorted(folder.rglob("*.jinja")):
         yield path.name, path.read_text(encoding="utf-8")
     for path in sorted(folder.rglob("*.json")):
-        yield from ((path.name, text) for text in texts_in(json.loads(path.read_text(encoding="utf-8"))))
+        with suppress(ValueError):  # settings of editors have comments
+            yield from ((path.name, text) for text in texts_in(json.loads(path.read_text(encoding="utf-8"))))
 
 
 def texts_in(found: Any) -> Iterator[str]:

@@ -270,7 +270,7 @@ def test_the_kernels_are_clean_under_address_and_undefined_behaviour_sanitizer(
         "ASAN_OPTIONS": "detect_leaks=0",  # Python keeps what it has
         "XDG_CACHE_HOME": str(tmp_path),
         "OMP_NUM_THREADS": "2",
-        "OMP_WAIT_POLICY": "passive",  # others compute beside it
+        "OMP_WAIT_POLICY": "passive",  # workers share the processors
     }
     folder = Path(__file__).parent
     files = [str(folder / name) for name in ("test_c.py", "test_attention.py")]
