@@ -23,13 +23,17 @@ ROOT = Path(__file__).resolve().parent.parent
 RAY = ROOT / ".venv" / "ray"
 pytestmark = [
     pytest.mark.nightly,
+    pytest.mark.xdist_group("ray"),  # three clusters at a time are slow on two processors
     pytest.mark.skipif(not RAY.exists(), reason="`make nightly` installs Ray"),
 ]
 
 
 @contextmanager
-def ray_serve(**options: object) -> Iterator[tuple[int, int]]:
-    """The port, and the process that has started all other ones. options: of examples/ray_serve/app.py."""
+def ray_serve(end: int = signal.SIGTERM, **options: object) -> Iterator[tuple[int, int]]:
+    """The port, and the process that has started all other ones; end: the signal that ends it.
+
+    options: of examples/ray_serve/app.py.
+    """
     (port,) = free_ports(1)
     command = [sys.executable, "examples/ray_serve/here.py", "--port", str(port)]
     env = os.environ | {"PYTHONPATH": os.pathsep.join([str(RAY), str(ROOT)]), "MINI_VLLM_CONFIG": json.dumps(options)}
@@ -37,7 +41,7 @@ def ray_serve(**options: object) -> Iterator[tuple[int, int]]:
         assert process.stdout is not None
         assert any("Ask them" in line for line in process.stdout), "it has not started"
         yield port, process.pid
-        process.send_signal(signal.SIGINT)
+        process.send_signal(end)
         process.stdout.read()
 
 
@@ -119,7 +123,7 @@ def test_a_client_that_leaves_ends_its_request(port: int) -> None:
 def test_by_prefix_more_is_found_than_by_the_length_of_queues(url: str) -> None:
     """The same prompts through Ray's default router, in a cluster of its own."""
     by_prefix = cached_by_turns(url, "Again")
-    with ray_serve(routing="queues") as (port, _):
+    with ray_serve(signal.SIGINT, routing="queues") as (port, _):
         by_queues = cached_by_turns(f"http://127.0.0.1:{port}", "Again")
     assert sum(num >= 64 for num in by_prefix) == 5 * GROUPS, by_prefix
     assert sum(by_queues) < sum(by_prefix), by_queues

@@ -1,4 +1,4 @@
-"""Two replicas of the bundled model on this machine, behind Ray Serve: `make ray`. Ctrl-C ends them."""
+"""Two replicas of the bundled model on this machine, behind Ray Serve: `make ray`. Ctrl-C or `kill` ends them."""
 
 import argparse
 import json
@@ -23,6 +23,8 @@ def main() -> None:
     from ray import serve
 
     ray.init(include_dashboard=False, _node_ip_address=HERE, log_to_driver=False, num_cpus=2)
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell's background job ignores Ctrl-C
+        signal.signal(number, signal.default_int_handler)
     try:
         serve.start(http_options={"host": HERE, "port": port})
         from app import app

@@ -1,4 +1,4 @@
-"""Proves that the labs are graded well: `python -m labkit.prove [lab ids] [--changed | --nightly] [--write]`.
+"""Proves that the labs are graded well: `python -m labkit.prove [lab ids] [--changed] [--write]`.
 
     P1   the reference passes every test
     P2   the untouched stub fails every test, as not written yet
@@ -21,9 +21,6 @@ proven:
     - labs whose own files differ from the lock;
     - labs whose entry the last change wrote (against $BASE, by default the commit before);
     - labs whose other inputs differ, the engine's or labkit's, and two labs by lot: eight bugs by lot, of eight tests.
-
-With --nightly all labs are proven: all seeded bugs of a lab that differs from its entry in any input, and of the rest
-eight by lot.
 
 An input that the lock does not list breaks the proof, so the choice is sound. --write writes the lock, about SHOWN
 messages of each lab into proof/messages.txt and, if all labs were proven, proof/report.md for the book. It prints

@@ -11,7 +11,7 @@ import labkit.prove
 from labkit.labs.catalog import find_lab, labs
 from labkit.prove.inputs import forget_digests
 from labkit.prove.laws import Proof, prove, prove_messages
-from labkit.prove.lock import choose, choose_nightly, entry_of, git, read_lock, write_lock
+from labkit.prove.lock import choose, entry_of, git, read_lock, write_lock
 from labkit.prove.report import REPORT, messages_to_show, read_messages, report_of, write_messages
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a second thread costs more than it brings
@@ -25,7 +25,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=labkit.prove.__doc__.splitlines()[0])
     parser.add_argument("labs", nargs="*")
     parser.add_argument("--changed", action="store_true", help="only what differs from proof/lock.json, and two by lot")
-    parser.add_argument("--nightly", action="store_true", help="every lab; of what the lock knows, some bugs by lot")
     parser.add_argument("--write", action="store_true", help="write proof/lock.json, the report and the messages")
     parser.add_argument("--messages", action="store_true", help="print what a learner reads for every seeded bug")
     parser.add_argument("--workers", type=int, default=2)
@@ -35,8 +34,6 @@ def main() -> None:
     lot = random.Random(git("rev-parse", "HEAD"))  # the same lot for all at this commit
     if args.changed:
         work = list(choose(locked, lot))
-    elif args.nightly:
-        work = list(choose_nightly(locked, lot))
     elif not work:
         work = [(lab.id, "", None) for lab in labs()]
     proofs = []
@@ -86,7 +83,8 @@ def write(proof: Proof) -> None:
     shown = read_messages()
     write_messages({**shown, proof.lab_id: messages_to_show(proof, shown[proof.lab_id])})
     forget_digests()
-    write_lock({**read_lock(), proof.lab_id: entry_of(proof)})
+    locked = read_lock()
+    write_lock({**locked, proof.lab_id: entry_of(proof, locked.get(proof.lab_id))})
 
 
 if __name__ == "__main__":

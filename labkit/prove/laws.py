@@ -26,7 +26,8 @@ from labkit.prove.inputs import Recorder
 from labkit.testing import words as testing
 
 MIN_BUGS, MIN_VARIANTS = 6, 2
-LIMITS = 1.0, 0.1  # seconds of the processor for a test of a seeded bug, and for the tests after one that hung
+HANGS_AFTER, BEHIND_A_HANG = 1.0, 0.1  # seconds of the processor for a test of a seeded bug
+INTERPRETED = 3.0  # the same for a kernel, which Triton interprets
 HINT_RUN = 8
 BUILT_IN = {name for kind in (list, dict, set, tuple, str, int, float, range, random.Random) for name in dir(kind)}
 LABKIT_NAMES = {
@@ -215,8 +216,9 @@ def prove_bugs(lab: Lab, proof: Proof, chosen: Collection[str] | None) -> Iterat
     proof.num_bugs, proof.red, proof.messages, proof.by_chance = len(bugs), {}, {}, set()
     if len([name for name in bugs if not name.startswith("hang_")]) < MIN_BUGS:
         yield f"P3 {len(bugs)} seeded bugs, at least {MIN_BUGS} are needed"
+    hangs_after = INTERPRETED if "triton" in lab.needs else HANGS_AFTER
     for bug in (bug for name, bug in bugs.items() if chosen is None or name in chosen):
-        with limits(*LIMITS), patch.dict("os.environ", NIGHTLY=""):  # so that no message has a size drawn by night
+        with limits(hangs_after, BEHIND_A_HANG):
             results = run_lab(lab, [bug.part])
         red = [result for result in results if result.outcome != PASSED]
         first_hang = next((result for result in red if result.outcome == HANG), None)

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 
 from labkit.labs.catalog import ROOT, Lab, labs
-from tools.book.browser import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE
+from tools.book.browser import CHAPTERS, CHROMIUM, FLAGS, LIGHTHOUSE, OF_THE_THEME
 
 pytestmark = pytest.mark.nightly
 
@@ -165,13 +165,17 @@ class Visitor:
         self.page.set_default_timeout(PATIENCE_MS)
         self.wrong: list[str] = []
         self.page.on("request", lambda request: self.note_request(request.url))
-        self.page.on("pageerror", lambda error: self.wrong.append(f"{self.page.url}: {error}"))
+        self.page.on("pageerror", lambda error: self.note_error(str(error)))
         self.page.on("console", lambda message: self.note_message(message.type, message.text))
         self.page.on("response", lambda response: self.note_status(response.status, response.url))
 
     def note_request(self, url: str) -> None:
         if not url.startswith((self.url, "data:", "blob:")):
             self.wrong.append(f"{self.page.url} asks {url}")
+
+    def note_error(self, text: str) -> None:
+        if text != OF_THE_THEME:
+            self.wrong.append(f"{self.page.url}: {text}")
 
     def note_message(self, kind: str, text: str) -> None:
         if kind == "error":
