@@ -34,6 +34,7 @@ if self.enable_prefix_caching:
         hits.append(block)
 return hits, len(hits) * self.block_size
 """
+LOCKS = {"lock.json", "long_tests.json"}  # `make lock` writes them while this runs
 NOT_THE_PROJECT = {  # what other processes may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
@@ -283,7 +284,7 @@ def project() -> dict[str, tuple[int, int]]:
     found = {}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_THE_PROJECT]
-        for name in files:
+        for name in set(files) - LOCKS:
             state = os.lstat(os.path.join(folder, name))
             found[os.path.join(folder, name)] = (state.st_size, state.st_mtime_ns)
     return found
