@@ -23,7 +23,6 @@ ROOT = Path(__file__).resolve().parent.parent
 RAY = ROOT / ".venv" / "ray"
 pytestmark = [
     pytest.mark.nightly,
-    pytest.mark.xdist_group("ray"),  # three clusters at a time are slow on two processors
     pytest.mark.skipif(not RAY.exists(), reason="`make nightly` installs Ray"),
 ]
 
