@@ -27,7 +27,7 @@ from labkit.grade.confined import MEMORY
 from labkit.grade.deadline import WALL_TIMES
 from labkit.grade.runner import FAILED, HANG, NOT_GRADED, NOT_RUN, PASSED, TODO
 from labkit.grade.watchdog import AFTER_A_HANG, FIRST_SECONDS
-from labkit.labs.catalog import VLLM, Lab, find_lab, labs
+from labkit.labs.catalog import VLLM, Lab, find_lab, labs, phases
 from labkit.labs.source import render_solution, render_stub
 from labkit.prove.laws import short_hash, without_values
 from labkit.prove.lock import read_lock
@@ -317,6 +317,26 @@ def test_a_citation_is_read() -> None:
 
 
 # --- how it is written --------------------------------------------------------------------------------------------
+
+
+def test_a_table_of_the_phases_has_all_of_them() -> None:
+    """A phase that is new is missing from every table that was written before it."""
+    chapters = {phase.labs[0].chapter.partition("#")[0].split("/")[1] for phase in phases()}
+    for page in [*PAGES, ROOT / "README.md"]:
+        rows = re.findall(r"^\|.*$", page.read_text(encoding="utf-8"), re.M)
+        found = set(re.findall(r"(phase-\d\d-[\w-]+)/guide\.md", "\n".join(rows)))
+        assert len(found) <= len(chapters) // 2 or found == chapters, f"{page.name} lacks {sorted(chapters - found)}"
+
+
+def test_the_light_install_is_enough_for_the_phases_that_the_page_says() -> None:
+    with_torch = {lab.id for lab in labs() if "torch" in lab.needs}
+    first = phases()[0].id
+    assert {each for each in with_torch if not each.startswith(first)} == {"05.3"}
+    assert {lab.id for lab in phases()[0].labs} - with_torch == {"01.6", "01.9"}
+    last = int(phases()[-1].id)
+    text = (DOCS / "install.md").read_text(encoding="utf-8")
+    said = re.findall(r"phases\s+0?2 to 0?(\d)", text)
+    assert said == [str(last)] * 3, f"install.md says phases 2 to {said}, and {last} is the last"
 
 
 def test_the_last_page_has_every_lab() -> None:
