@@ -17,11 +17,11 @@ from h11 import DONE, IDLE, SEND_BODY
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 MAX_FILES = 8192  # to which a process raises its own limit, if it may
-SWEEP = 0.5  # seconds
 MAX_HEADER_BYTES = 1 << 14
 HEADER_END = re.compile(rb"\n\r?\n")
 MAX_LINES = 1 << 16  # of a body in chunks, which have two each
-MAX_READ_BYTES = 1 << 15  # at once; the loop then looks at the other connections
+# at once, a sixteenth of it where lines are read; the loop then looks at the other connections
+MAX_READ_BYTES = 1 << 15
 
 
 class Connections:
@@ -89,9 +89,9 @@ class Connections:
                 connection.transport.abort()
 
     async def keep_sweeping(self) -> None:
-        """As long as the server runs."""
+        """Every half second, as long as the server runs."""
         while True:
-            await asyncio.sleep(SWEEP)
+            await asyncio.sleep(0.5)
             self.sweep()
 
     def drain(self) -> None:
@@ -115,7 +115,6 @@ class Connection(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        transport.max_size = MAX_READ_BYTES  # type: ignore[attr-defined]
         self._look(0)
         self._all.opened(self)
 
@@ -142,6 +141,8 @@ class Connection(H11Protocol):
         is_answered = self.conn.our_state is DONE  # what comes of the body then is thrown away
         if self._state is not before or (is_answered and self.num_body_bytes):
             self._is_chunked = b"transfer-encoding" in dict(self.headers or ())
+            is_by_line = self._is_chunked or self._state is IDLE
+            self.transport.max_size = MAX_READ_BYTES >> 4 * is_by_line  # type: ignore[attr-defined]
             self._num_lines = 0
             self._all.waits(self, self._state)
         if self._state is SEND_BODY and not is_answered:

@@ -27,6 +27,7 @@ from mini_vllm.serving.connections import Connection, Connections
 
 logger = logging.getLogger("mini_vllm")
 
+SIGNALS = signal.SIGTERM, signal.SIGINT
 GRACE = 0.5  # seconds that a server whose engine has died goes on to say so
 FLUSH = 0.5  # seconds for the last words of what was ended
 PATIENCE = 3.0  # seconds for an engine to end by itself
@@ -75,7 +76,7 @@ async def run(
     with log_in_a_thread() as log:
         signals: list[int] = []
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in SIGNALS:
             loop.add_signal_handler(number, signals.append, number)
         serving = asyncio.create_task(web.serve([listening]))
         sweeping = asyncio.create_task(connections.keep_sweeping())
@@ -97,9 +98,8 @@ async def run(
             await _drain(server, serving, signals, shutdown_timeout)
             web.should_exit = True
             await _until(serving.done, signals, most=2, timeout=FLUSH)
-            while (
-                not serving.done()
-            ):  # a client that does not read, or has not sent all, ends nothing
+            # a client that does not read, or has not sent all, ends nothing
+            while not serving.done():
                 for connection in list(web.server_state.connections):
                     connection.transport.abort()
                 await asyncio.sleep(POLL)
@@ -108,7 +108,7 @@ async def run(
             sweeping.cancel()
             await engine.close(0)
             await _until(log.empty, [], timeout=FLUSH)
-            for number in (signal.SIGTERM, signal.SIGINT):
+            for number in SIGNALS:
                 loop.remove_signal_handler(number)
         if engine.is_dead and not signals:
             raise EngineDeadError(f"the engine has stopped: {engine.why_dead}")

@@ -129,7 +129,8 @@ class XGrammar:
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         grammar = self._xgrammar.CompiledGrammar.deserialize_json(compiled, self._info)
-        return partial(self._matcher, grammar), int(grammar.memory_size_bytes)
+        # its memory_size_bytes forgets the rules of one that was read again
+        return partial(self._matcher, grammar), len(compiled)
 
     def _matcher(self, grammar: Any) -> "XGrammarMatcher":
         return XGrammarMatcher(
@@ -209,7 +210,9 @@ class Guidance:
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         first = self._build(compiled)
-        return lambda: self._matcher(first.deep_copy()), 100 * len(compiled)  # it does not say
+        return lambda: self._matcher(first.deep_copy()), 100 * len(
+            compiled
+        ) + 50_000  # it does not say
 
     def _matcher(self, matcher: Any) -> "GuidanceMatcher":
         return GuidanceMatcher(matcher, self._end_token_ids, self._num_mask_bytes)

@@ -6,6 +6,7 @@ are. The back ends are asked in this process; what they refuse is refused by nam
 (test_structured.py).
 """
 
+import ctypes
 import json
 import random
 import re
@@ -463,3 +464,50 @@ def test_what_a_library_refuses_wrongly_is_accepted(schema: Any, text: str) -> N
 def test_every_keyword_that_is_claimed_is_tried() -> None:
     for kind, names in OF_TYPE.items():
         assert names <= {*EVERY[kind][1]} if names else True, kind
+
+
+# --- what a grammar takes -------------------------------------------------------------------------
+
+
+class Allocated(ctypes.Structure):
+    """What glibc's mallinfo2() tells."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks "
+        "keepcost".split()
+    )
+
+
+def allocated() -> int:
+    """Bytes that the process has from malloc."""
+    mallinfo2 = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo2 is None:
+        pytest.skip("only glibc tells what is allocated")
+    mallinfo2.restype = Allocated
+    found = mallinfo2()
+    return int(found.uordblks + found.hblkhd)
+
+
+NAMED_APART: Any = [{"type": "object", "properties": {f"{i:08}": INTEGER}} for i in range(40)]
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "array", "maxItems": 300, "items": {"anyOf": NAMED_APART}},
+        {"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(60)}},
+        {"enum": [f"value {i}" for i in range(300)]},
+        {"type": "array", "maxItems": 2000, "items": INTEGER},
+    ],
+    ids=["alternatives", "properties", "values", "items"],
+)
+def test_a_grammar_counts_as_what_it_takes(name: str, schema: Any) -> None:
+    """So the cache of grammars has a bound in bytes."""
+    compiled = backend(name).compile("json", json.dumps(schema))
+    before = allocated()
+    new, num_bytes = backend(name).load(compiled)
+    num_taken = allocated() - before
+    assert new().mask() is not None
+    assert num_bytes > num_taken / 2
