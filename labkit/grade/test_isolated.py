@@ -34,7 +34,8 @@ if self.enable_prefix_caching:
         hits.append(block)
 return hits, len(hits) * self.block_size
 """
-LOCKS = {"lock.json", "long_tests.json"}  # `make lock` writes them while this runs
+# tools/long_tests.py runs this file beside more of them, and writes its lock meanwhile if it is asked to
+WRITTEN_NOW = {"long_tests.json"} if "--write" in sys.argv else set()
 NOT_THE_PROJECT = {  # what other processes may write meanwhile: the book may be built beside these tests
     ".git",
     ".venv",
@@ -284,7 +285,7 @@ def project() -> dict[str, tuple[int, int]]:
     found = {}
     for folder, folders, files in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in NOT_THE_PROJECT]
-        for name in set(files) - LOCKS:
+        for name in set(files) - WRITTEN_NOW:
             state = os.lstat(os.path.join(folder, name))
             found[os.path.join(folder, name)] = (state.st_size, state.st_mtime_ns)
     return found
