@@ -59,6 +59,8 @@ class Server:
         send = with_request_id(scope, send)
         line = AccessLine(scope, time.monotonic)
         path = scope["path"]
+        if path.startswith(("http://", "https://")):  # as a proxy writes it (RFC 9112, 3.2.2)
+            scope["path"] = path = "/" + path.partition("://")[2].partition("/")[2]
         num_counted = int(path not in UNCOUNTED_PATHS)
         self.num_in_flight += num_counted
         try:

@@ -13,15 +13,26 @@ import resource
 from collections.abc import Callable
 from typing import Any
 
+import orjson
 from h11 import DONE, IDLE, SEND_BODY
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from mini_vllm.serving.openai.protocol import ApiError
 
 MAX_FILES = 8192  # to which a process raises its own limit, if it may
 MAX_HEADER_BYTES = 1 << 14
 HEADER_END = re.compile(rb"\n\r?\n")
+HEADER_SECONDS, BODY_SECONDS = 10.0, 60.0
 MAX_LINES = 1 << 16  # of a body in chunks, which have two each
 # at once, a sixteenth of it where lines are read; the loop then looks at the other connections
 MAX_READ_BYTES = 1 << 15
+
+WHY = {
+    408: f"the header must come in {HEADER_SECONDS} seconds, the body in {BODY_SECONDS}",
+    413: f"the body has more than {MAX_LINES:,} lines of chunks",
+    431: f"the header, or what is sent before its turn, has more than {MAX_HEADER_BYTES:,} bytes",
+    503: "there are too many connections, or too many bytes of unfinished bodies",
+}
 
 
 class Connections:
@@ -39,7 +50,7 @@ class Connections:
         self.max_connections = max_connections or max(1, most - 4 * self.backlog - 32)
         self.max_body_bytes = 64 << 20
         self.max_unread_bytes = 256 << 20
-        self.timeouts = {IDLE: 10.0, SEND_BODY: 60.0}  # for a header, and for a body
+        self.timeouts = {IDLE: HEADER_SECONDS, SEND_BODY: BODY_SECONDS}
         self.unread_timeout = 60.0  # in which a client reads something of its answer
         self.clock = clock
         self._unfinished: dict[Connection, None] = {}  # the one that began first is first
@@ -109,7 +120,7 @@ class Connection(H11Protocol):
         super().__init__(**options)
         self._all = connections
         self._state: Any = None  # of the client, as h11 sees it
-        self._is_chunked = False
+        self._is_chunked = self._is_refused = False
         self.deadline = self.read_at = 0.0
         self.num_body_bytes = self.num_unread = self._num_lines = 0
 
@@ -123,8 +134,10 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            return
         if self._is_too_long(data):
-            self.refuse(413 if self._state is SEND_BODY else 431)
+            self.refuse(413 if self._state is SEND_BODY else 431, is_sending=True)
         else:
             super().data_received(data)
             self._look(len(data))
@@ -165,16 +178,21 @@ class Connection(H11Protocol):
             self.read_at = now
         return self.num_unread
 
-    def refuse(self, status: int) -> None:
-        """Close, with an answer if a request has begun and no other answer has."""
+    def refuse(self, status: int, *, is_sending: bool = False) -> None:
+        """Close, with an answer if a request has begun and no other answer has. is_sending: what
+        is still to come is read for a second, since closing before that loses the answer.
+        """
         self._all.has_all(self)
-        has_begun = self._state is not IDLE or self.conn.trailing_data[0]
+        self._is_refused = True
+        has_begun = is_sending or self._state is not IDLE or self.conn.trailing_data[0]
         is_answered = self._state is not IDLE and self.cycle.response_started
         if not has_begun or is_answered:
             self.transport.abort()
             return
-        self.transport.write(
-            b"HTTP/1.1 %d \r\nContent-Length: 0\r\nRetry-After: 1\r\nConnection: close\r\n\r\n"
-            % status
+        why = orjson.dumps(ApiError(status, WHY[status]).body)
+        head = (
+            "HTTP/1.1 {} \r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
+            "Retry-After: 1\r\nConnection: close\r\n\r\n"
         )
-        self.transport.close()
+        self.transport.write(head.format(status, len(why)).encode() + why)
+        self.loop.call_later(float(is_sending), self.transport.close)

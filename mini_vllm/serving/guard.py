@@ -40,6 +40,13 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]  # not request.url, which a Host header can bend
+        # a proxy before this server may see the end of the body elsewhere (RFC 9112, 6.3)
+        if {b"content-length", b"transfer-encoding"} <= dict(scope["headers"]).keys():
+            raise ApiError(
+                400,
+                "a body has either Content-Length or Transfer-Encoding",
+                headers={"Connection": "close"},
+            )
         if path not in PUBLIC_PATHS or (self._options.tenants and path != "/health"):
             headers = Headers(scope=scope)
             scope["tenant"], key = self._tenant_of(scope)

@@ -55,6 +55,8 @@ def log_in_a_thread() -> Iterator[Queue[logging.LogRecord]]:
     handlers = logger.handlers
     QueueListener(lines, *handlers).start()
     logger.handlers = logging.getLogger("uvicorn").handlers = [_Log(lines)]
+    # it warns of each write to a client that has gone
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
     try:
         yield lines
     finally:

@@ -206,6 +206,18 @@ def test_a_body_may_be_nested_as_deeply_as_an_answer(
                 assert "the body is no JSON of at most 250 levels" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("path", [TEXT, CHAT, "/v1/responses", TOKENIZE])
+@pytest.mark.parametrize("body", [None, [], 1, "a", True])
+def test_a_body_that_is_no_object_is_refused_in_plain_words(
+    live: LiveServer, path: str, body: Any
+) -> None:
+    status, answer = post(live, path, body)
+    assert status == 400
+    message = answer["error"]["message"]
+    assert message.startswith("the body: Input should be a valid dictionary, got "), message
+    assert "Request" not in message, "no name of a class"
+
+
 @pytest.mark.parametrize("name", ["self", "messages", "args", "kwargs", "template", "cls", "not"])
 def test_a_variable_of_the_template_may_have_any_name(live: LiveServer, name: str) -> None:
     status, answer = post(live, CHAT, chat(chat_template_kwargs={name: 1}))

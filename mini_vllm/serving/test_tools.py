@@ -393,6 +393,10 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "'function', got 'allowed_tools'",
     ),
     ({"tool_choice": "required", "tools": [a_tool("a", {"not": {}})]}, "tools", "not"),
+    *(
+        ({"tool_choice": choice, "tools": [a_tool("a", {"$ref": "#"})]}, "tools", "needs itself")
+        for choice in ("required", named("a"))
+    ),
     ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0]", "tool_call_id"),
     (
         {"messages": [{"role": "user", "content": "x", "tool_call_id": "y"}]},

@@ -21,6 +21,7 @@ from mini_vllm.errors import GrammarError
 from mini_vllm.structured.automaton import ByteAutomaton, Choices, TokenMasks, TokenTrie
 from mini_vllm.structured.scheduler import Grammar, NewGrammar
 from mini_vllm.structured.schema import for_guidance
+from mini_vllm.structured.subschemas import Schema, schemas_in
 
 # characters between two tokens of JSON: a small model would write nothing else (vllm #38696)
 MAX_WHITESPACE = 1
@@ -68,12 +69,10 @@ def try_beginning(grammar: Grammar) -> None:
             mask = None
         if mask is None:
             return
-        token_id = next(
-            (8 * i + (byte & -byte).bit_length() - 1 for i, byte in enumerate(mask) if byte), None
-        )
-        if token_id is None and not number:
+        bits = int.from_bytes(mask, "little")
+        if not (bits or number):
             raise ValueError("it allows no text")
-        if token_id is None or not grammar.accept(token_id):
+        if not bits or not grammar.accept((bits & -bits).bit_length() - 1):
             return
 
 
@@ -179,8 +178,9 @@ class Guidance:
         self._limits = llguidance.LLParserLimits(step_max_items=20_000)
         self._end_token_ids = frozenset(vocabulary.end_token_ids)
         self._num_mask_bytes = vocabulary.num_mask_bytes
+        self._tokens_of = LongestMatch(vocabulary)
         self._tokenizer = llguidance.LLTokenizer(
-            llguidance.TokenizerWrapper(LongestMatch(vocabulary)),
+            llguidance.TokenizerWrapper(self._tokens_of),
             n_vocab=len(vocabulary.token_bytes),
             eos_token=list(vocabulary.end_token_ids),
         )
@@ -194,7 +194,10 @@ class Guidance:
                 "json_allowed_escapes": escapes,
                 "json_allow_general_unicode_escapes": True,
             }
-            grammar = matcher.grammar_from_json_schema(schema, overrides=options)
+            read = partial(matcher.grammar_from_json_schema, overrides=options)
+            for each, _ in schemas_in(json.loads(schema)):
+                self._check_names(each, read)
+            grammar = read(schema)
         elif kind == "regex":
             grammar = matcher.grammar_from_regex(text)
         else:
@@ -210,9 +213,23 @@ class Guidance:
 
     def load(self, compiled: str) -> tuple[NewGrammar, int]:
         first = self._build(compiled)
-        return lambda: self._matcher(first.deep_copy()), 100 * len(
-            compiled
-        ) + 50_000  # it does not say
+        num_bytes = 100 * len(compiled) + 50_000  # it does not say
+        return lambda: self._matcher(first.deep_copy()), num_bytes
+
+    def _check_names(self, schema: Schema, read: Callable[[str], str]) -> None:
+        """Raises ValueError if patterns of a closed object allow no name that is not declared:
+        llguidance would write a comma and know no name behind it.
+        """
+        patterns = schema.get("patternProperties", {})
+        patterns = [name for name in patterns if patterns[name] is not False]
+        if patterns and schema.get("additionalProperties") is False:
+            declared = dict.fromkeys(schema.get("properties", ()), False)
+            names = {"properties": declared, "patternProperties": dict.fromkeys(patterns, True)}
+            names = {"type": "object", "additionalProperties": False, **names}
+            beginning = self._tokens_of(b'{"')
+            begun = self._build(read(json.dumps(names)))
+            if begun.try_consume_tokens(beginning) < len(beginning):
+                raise ValueError(f"the patterns {patterns} allow declared properties alone")
 
     def _matcher(self, matcher: Any) -> "GuidanceMatcher":
         return GuidanceMatcher(matcher, self._end_token_ids, self._num_mask_bytes)
@@ -278,14 +295,14 @@ class LongestMatch:
 
     def __call__(self, text: bytes) -> list[int]:
         found: list[int] = []
-        text, start = text[: 4 * self._longest], 0
-        while start < len(text):
-            ends = range(min(len(text), start + self._longest), start, -1)
-            end = next((end for end in ends if text[start:end] in self._ids), None)
+        text = text[: 4 * self._longest]
+        while text:
+            ends = range(self._longest, 0, -1)
+            end = next((end for end in ends if text[:end] in self._ids), None)
             if end is None:
-                return found
-            found.append(self._ids[text[start:end]])
-            start = end
+                break
+            found.append(self._ids[text[:end]])
+            text = text[end:]
         return found
 
 

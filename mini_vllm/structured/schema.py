@@ -18,20 +18,15 @@ from typing import Any
 
 from mini_vllm.errors import GrammarError, shown
 from mini_vllm.params import StructuredOutputs
+from mini_vllm.structured.subschemas import TO_LIST, TO_MAP, Schema, check_ends, schemas_in
 
 MAX_BYTES = 1 << 17  # of the schema, the regex, the grammar, or all choices
 MAX_DEPTH = 32  # of schemas within schemas
 MAX_BRANCHES = 1024  # alternatives and properties, all together
 MAX_VALUES = 1024  # of enums, all together, and choices
 # alternatives, properties and values, from which on xgrammar takes seconds and llguidance does not
-LARGE = 256
+LARGE = 32
 
-TO_ONE = (
-    "additionalItems additionalProperties contains else if not propertyNames then unevaluatedItems "
-    "unevaluatedProperties".split()
-)
-TO_LIST = "allOf anyOf items oneOf prefixItems".split()  # items is one schema, too
-TO_MAP = "$defs definitions dependentSchemas patternProperties properties".split()
 SAY_NOTHING = frozenset(
     "$comment $defs $schema default definitions deprecated description examples readOnly title "
     "writeOnly".split()
@@ -91,8 +86,6 @@ FORMATS = {
     "hostname": {"maxLength": 253},
 }
 
-Schema = Mapping[str, Any]
-
 
 def check_size(wanted: StructuredOutputs) -> None:
     """Raises GrammarError, with the value and the limit, for what is too long to be read at all."""
@@ -149,6 +142,8 @@ def _check(wanted: StructuredOutputs) -> None:
             "structured: grammar has %json, whose schema nothing would check: ask for json alone"
         )
     measure(wanted)
+    if kind == "json":
+        check_ends(json.loads(text))
     regexes = [text] if kind == "regex" else []
     for schema, _ in _schemas_of(wanted):
         regexes += [schema.get("pattern", ""), *schema.get("patternProperties", ())]
@@ -182,25 +177,6 @@ def _check_limit(kind: str, value: int, what: str, limit: int) -> None:
         raise GrammarError(
             f"structured: {kind} has {value:,} {what}, at most {limit:,} are allowed"
         )
-
-
-def schemas_in(schema: Any) -> Iterator[tuple[Schema, int]]:
-    """A schema and those within it, each with its depth.
-
-    The outer ones come first, so a limit ends the walk early.
-    """
-    stack = [(schema, 1)]
-    while stack:
-        found, depth = stack.pop()
-        if not isinstance(found, Mapping):
-            continue
-        yield found, depth
-        inner: list[Any] = []
-        for name in (*TO_ONE, *TO_LIST):
-            inner += each if isinstance(each := found.get(name), list) else [each]
-        for name in TO_MAP:
-            inner += each.values() if isinstance(each := found.get(name), Mapping) else ()
-        stack += [(each, depth + 1) for each in inner]
 
 
 def _schemas_of(wanted: StructuredOutputs) -> Iterator[tuple[Schema, int]]:

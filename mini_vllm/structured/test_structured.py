@@ -43,6 +43,7 @@ from mini_vllm.structured.schema import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_VALUES,
+    calls_schema,
     xgrammar_would_ignore,
 )
 
@@ -514,7 +515,32 @@ MANY_OPTIONAL = {
         ({"json": False}, "Schema 'false' cannot accept any value"),
         ({"json": {"anyOf": []}}, "anyOf is empty"),
         ({"json": {"type": []}}, "Unsatisfiable schema"),
-        ({"json": {"$ref": "#"}}, "it allows no text"),
+        ({"json": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}, "needs itself"),
+        ({"json": calls_schema([{"name": "f", "parameters": {"$ref": "#"}}], 1)}, "needs itself"),
+        *(
+            ({"json": {"type": "object", "properties": {"a": schema}}}, "needs itself")
+            for schema in (
+                {"$ref": "#/properties/a"},
+                {
+                    "type": "object",
+                    "properties": {"b": {"$ref": "#/properties/a"}},
+                    "required": ["b"],
+                },
+                {"type": "array", "items": {"$ref": "#/properties/a"}, "minItems": 1},
+                {"allOf": [{"$ref": "#/properties/a"}, {}]},
+            )
+        ),
+        (
+            {
+                "json": {
+                    "type": "object",
+                    "properties": {"k1": {}},
+                    "patternProperties": {"^k1$": {}},
+                    "additionalProperties": False,
+                }
+            },
+            "the patterns ['^k1$'] allow declared properties alone",
+        ),
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "its grammar allows no text"),
         pytest.param(
@@ -851,7 +877,7 @@ def test_a_grammar_that_has_ended_its_process_is_not_tried_again(outcome: Any) -
             return {"found": ["guidance", "xgrammar"]}
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome | {"error": "it needs too much memory"}
+        return outcome | {"error": "structured: regex needs more memory"}
 
     long = StructuredOutputs(regex="a" * 3000)
     with pytest.MonkeyPatch.context() as patch:

@@ -50,8 +50,8 @@ class Warnings:
 class Answers:
     """Knows the vocabulary, and makes back ends as they are asked for."""
 
-    def __init__(self, vocabulary: Vocabulary, warnings: Warnings) -> None:
-        self._warnings = warnings
+    def __init__(self, vocabulary: Vocabulary, warnings: Warnings, max_bytes: int) -> None:
+        self._warnings, self._max_bytes = warnings, max_bytes
         self.backend = cache(lambda name: make_backend(name, vocabulary))
 
     def to(self, question: dict[str, str]) -> dict[str, Any]:
@@ -70,7 +70,8 @@ class Answers:
             return {"error": str(error)}
         except Exception as error:  # whatever a library raises for what a stranger sends
             if isinstance(error, MemoryError) or "bad_alloc" in str(error):
-                return {"error": "it needs too much memory", "spent": "this process"}
+                limit = f"more than {self._max_bytes >> 20:,} MiB of memory"
+                return {"error": f"structured: {kind} needs {limit}", "spent": "this process"}
             return {"error": short(str(error))}
         warning = self._warnings.take()
         return {"error": short(warning)} if "arning" in warning else {"found": found}
@@ -94,7 +95,7 @@ def main() -> None:
     if vocabulary is None:
         return
     token_bytes = [bytes.fromhex(each) for each in vocabulary["tokens"]]
-    answers = Answers(Vocabulary(token_bytes, vocabulary["ends"]), Warnings())
+    answers = Answers(Vocabulary(token_bytes, vocabulary["ends"]), Warnings(), max_bytes)
     # its imports are still to come
     limit_further_memory(2 * max_bytes)
     is_limited: set[str] = set()

@@ -523,8 +523,8 @@ def refusal_of(error: ValidationError) -> ApiError:
     elif first["type"] == "missing":
         message = f"{param} is missing"
     else:
-        said = first["msg"].removeprefix("Value error, ")
-        message = f"{param}: {said}, got {shown(first['input'])}"
+        said = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+        message = f"{param or 'the body'}: {said}, got {shown(first['input'])}"
     return ApiError(400, message, param or None)
 
 
