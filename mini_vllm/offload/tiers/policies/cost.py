@@ -55,9 +55,9 @@ class DiskCost:
         slow.
         """
         compute, each = self.seconds_to_compute(num_on_disk), self.read.each
-        if compute is None or (each is not None and num_on_disk * each < compute):
-            return num_on_disk
         if each is not None:
+            if num_on_disk * each < (compute or SECONDS_AT_RISK):
+                return num_on_disk
             self.num_refused += 1
             if self.num_refused % PROBE_EVERY:
                 return 0
