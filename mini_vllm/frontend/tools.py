@@ -8,7 +8,7 @@ vllm/entrypoints/openai/chat_completion/serving.py.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import UnionType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, get_args
 
 from mini_vllm.errors import InvalidParameterError, Params, shown
 from mini_vllm.params import SamplingParams, StructuredOutputs
@@ -127,6 +127,9 @@ def check_function(path: str, given: Any) -> None:
     check_fields(path, given, type=str | None, function=Mapping)
 
 
+WORDS = {str: "a text", bool: "true or false", Mapping: "an object"}
+
+
 def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:
     """Raises InvalidParameterError unless it is a mapping of these fields, and each is of its
     kind.
@@ -139,9 +142,8 @@ def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:
         )
     for name, kind in kinds.items():
         if not isinstance(given.get(name), kind):
-            refuse(
-                f"{path}.{name}", f"of the type {getattr(kind, '__name__', kind)}", given.get(name)
-            )
+            (word, *_) = get_args(kind) or [kind]
+            refuse(f"{path}.{name}", WORDS[word], given.get(name))
 
 
 def refuse(path: str, limit: str, got: Any) -> NoReturn:

@@ -10,6 +10,7 @@ division into chunks, are read in the event loop, so both are bounded.
 import asyncio
 import re
 import resource
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -178,7 +179,12 @@ class Connection(H11Protocol):
             self.read_at = now
         return self.num_unread
 
-    def refuse(self, status: int, *, is_sending: bool = False) -> None:
+    def send_400_response(self, msg: str) -> None:
+        """In uvicorn's words it is only invalid; the error at hand says why."""
+        why = f"this is no request of HTTP: {sys.exception()}"
+        self.refuse(400, why[:200], is_sending=True)
+
+    def refuse(self, status: int, why: str = "", *, is_sending: bool = False) -> None:
         """Close, with an answer if a request has begun and no other answer has. is_sending: what
         is still to come is read for a second, since closing before that loses the answer.
         """
@@ -189,10 +195,10 @@ class Connection(H11Protocol):
         if not has_begun or is_answered:
             self.transport.abort()
             return
-        why = orjson.dumps(ApiError(status, WHY[status]).body)
+        body = orjson.dumps(ApiError(status, why or WHY[status]).body)
         head = (
             "HTTP/1.1 {} \r\nContent-Type: application/json\r\nContent-Length: {}\r\n"
             "Retry-After: 1\r\nConnection: close\r\n\r\n"
         )
-        self.transport.write(head.format(status, len(why)).encode() + why)
+        self.transport.write(head.format(status, len(body)).encode() + body)
         self.loop.call_later(float(is_sending), self.transport.close)

@@ -233,6 +233,26 @@ def test_a_body_whose_end_is_said_twice_is_refused(clients: Clients) -> None:
     assert found.count(b"HTTP/1.1") == 1, "the connection is closed"
 
 
+@pytest.mark.parametrize(
+    ("sent", "why"),
+    [
+        (HEAD.replace(b"%d", b"-1"), "bad Content-Length"),
+        (HEAD.replace(b"%d", b"1\r\nContent-Length: 2"), "conflicting Content-Length"),
+        (CHUNKED.replace(b"chunked", b"gzip"), "Only Transfer-Encoding: chunked is supported"),
+        (CHUNKED + b"zz\r\n", "illegal chunk header"),
+        (CHUNKED + b"1;" + b"a" * 100_000, "too long"),
+        (b"GET /health HTTP/1.1\r\n\r\n", "Host"),
+        (b"GET /health HTTP/1.1\r\nno colon\r\n\r\n", "illegal header line"),
+        (b"\x16\x03\x01\x02\x00\r\n\r\n", "illegal request line"),
+    ],
+)
+def test_what_is_no_http_is_told_why(clients: Clients, sent: bytes, why: str) -> None:
+    head, _, body = answer(clients.send(sent)).partition(b"\r\n\r\n")
+    assert head[9:12] == b"400"
+    assert why in json.loads(body)["error"]["message"]
+    assert is_served(clients.server)
+
+
 def test_a_target_with_the_host_is_the_same_path(clients: Clients) -> None:
     """As a client writes it for a proxy."""
     for path, status in ((b"health", b"200"), (b"nothing", b"404")):

@@ -306,7 +306,7 @@ REFUSED: list[tuple[dict[str, Any], str, str]] = [
     ({"max_output_tokens": 0}, "max_output_tokens", "greater than or equal to 1"),
     ({"max_output_tokens": 99999}, "max_output_tokens", "max_output_tokens is 99999"),
     ({"tools": [{"type": "web_search"}]}, "tools[0].type", "'function', got 'web_search'"),
-    ({"tools": [{"type": "function"}]}, "tools[0].name", "must be of the type str"),
+    ({"tools": [{"type": "function"}]}, "tools[0].name", "must be a text"),
     ({"tool_choice": "required"}, "tool_choice", "without tools"),
     (
         {"tools": [TOOL], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}},

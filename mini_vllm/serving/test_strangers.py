@@ -214,7 +214,7 @@ def test_a_body_that_is_no_object_is_refused_in_plain_words(
     status, answer = post(live, path, body)
     assert status == 400
     message = answer["error"]["message"]
-    assert message.startswith("the body: Input should be a valid dictionary, got "), message
+    assert message.startswith("the body: Input should be a valid object, got "), message
     assert "Request" not in message, "no name of a class"
 
 

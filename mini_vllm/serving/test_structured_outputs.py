@@ -118,10 +118,10 @@ BAD = [
     (
         {"response_format": {"type": "json_schema"}},
         "response_format.json_schema",
-        "goes with the type json_schema",
+        "need each other",
     ),
     ({"response_format": {"type": "xml"}}, "response_format.type", "json_object"),
-    ({"response_format": schema_of(5)}, "response_format.json_schema.schema", "dictionary"),
+    ({"response_format": schema_of(5)}, "response_format.json_schema.schema", "valid object"),
     (
         {"structured_outputs": {"regex": "a", "whitespace_pattern": "a+"}},
         "structured_outputs",

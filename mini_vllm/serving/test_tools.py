@@ -363,11 +363,11 @@ def test_openais_parse_gives_the_arguments(client: openai.OpenAI, terse: dict[st
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"tools": []}, "tools", "a list of 1 to 128"),
-    ({"tools": [{"type": "function"}]}, "tools[0].function", "Mapping"),
+    ({"tools": [{"type": "function"}]}, "tools[0].function", "must be an object"),
     (
         {"tools": [a_tool("a"), {"type": "function", "function": {}}]},
         "tools[1].function.name",
-        "str",
+        "must be a text",
     ),
     ({"tools": [a_tool("")]}, "tools[0].function.name", "1 to 64 characters"),
     ({"tools": [{**a_tool("a"), "type": "code"}]}, "tools[0].type", "'function'"),
@@ -379,10 +379,10 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
         "type",
     ),
     ({"tools": [a_tool("a", {"properties": [1]})]}, "tools[0].function.parameters", "properties"),
-    ({"tools": [a_tool("a", 5)]}, "tools[0].function.parameters", "Mapping"),
+    ({"tools": [a_tool("a", 5)]}, "tools[0].function.parameters", "must be an object"),
     ({"tool_choice": "any"}, "tool_choice", "'required'"),
     ({"tool_choice": named("paint")}, "tool_choice.function.name", "['draw', 'wipe', 'plot']"),
-    ({"tool_choice": {"type": "function"}}, "tool_choice.function", "Mapping"),
+    ({"tool_choice": {"type": "function"}}, "tool_choice.function", "must be an object"),
     ({"tool_choice": 5}, "tool_choice", ""),
     ({"tools": None, "tool_choice": "required"}, "tool_choice", "not the last without tools"),
     ({"tools": [{"type": "custom", "custom": {"name": "a"}}]}, "tools[0].type", "got 'custom'"),

@@ -190,6 +190,7 @@ class GrammarGate(Part):
             if num_allowed < len(token_ids):
                 name = shown(request.request_id)
                 text = f"request {name}: its grammar does not allow token {token_ids[num_allowed]}"
+                text = f"{text}, or is too complex for its library"
                 step.end(request, GrammarError(text), num_allowed + 1)
 
     def allowed_drafts(self, drafts: Mapping[str, Sequence[int]]) -> dict[str, Sequence[int]]:

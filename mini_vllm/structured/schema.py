@@ -18,7 +18,15 @@ from typing import Any
 
 from mini_vllm.errors import GrammarError, shown
 from mini_vllm.params import StructuredOutputs
-from mini_vllm.structured.subschemas import TO_LIST, TO_MAP, Schema, check_ends, schemas_in
+from mini_vllm.structured.subschemas import (
+    JSON_TYPES,
+    TO_LIST,
+    TO_MAP,
+    Schema,
+    check_ends,
+    schemas_in,
+    types_of,
+)
 
 MAX_BYTES = 1 << 17  # of the schema, the regex, the grammar, or all choices
 MAX_DEPTH = 32  # of schemas within schemas
@@ -53,16 +61,6 @@ MAX_EXACT = 999_999_999_999_999  # llguidance reads numbers as floats, which are
 # it reads 15 digits exactly, and no place behind the 22nd
 NUM_DIGITS, MIN_PLACE = 15, -22
 LEAST_STEP, SMALLEST = 1e-14, 1e-20  # how far a number is from an exclusive bound, or from 0
-JSON_TYPES = {
-    str: "string",
-    bool: "boolean",
-    int: "integer",
-    float: "number",
-    list: "array",
-    dict: "object",
-    type(None): "null",
-}
-
 SHAPES: dict[Any, str] = {  # of the values of keywords
     int: "maxItems maxLength maxProperties minItems minLength minProperties",
     int | float: "exclusiveMaximum exclusiveMinimum maximum minimum multipleOf",
@@ -142,8 +140,6 @@ def _check(wanted: StructuredOutputs) -> None:
             "structured: grammar has %json, whose schema nothing would check: ask for json alone"
         )
     measure(wanted)
-    if kind == "json":
-        check_ends(json.loads(text))
     regexes = [text] if kind == "regex" else []
     for schema, _ in _schemas_of(wanted):
         regexes += [schema.get("pattern", ""), *schema.get("patternProperties", ())]
@@ -153,6 +149,8 @@ def _check(wanted: StructuredOutputs) -> None:
                 f"structured: regex {shown(regex)}: {misread[0]!r} is wrong, or read in several "
                 "ways"
             )
+    if kind == "json":
+        check_ends(json.loads(text))
 
 
 def measure(wanted: StructuredOutputs) -> int:
@@ -212,7 +210,7 @@ def _inexact(schema: Schema) -> str | None:
         return f"{beside[0]} beside {alone}" if beside else None
     if "type" not in schema:
         return names[0] if names else None
-    types = _types(schema)
+    types = types_of(schema)
     known = OF_TYPE.get(str(types[0]), set()) if len(types) == 1 else set()
     if unknown := [name for name in names if types == [] or name not in {*known, "type"}]:
         return unknown[0]
@@ -312,15 +310,10 @@ def numbers_in(value: Any) -> list[float]:
     return found
 
 
-def _types(schema: Schema) -> list[Any]:
-    types = schema.get("type", [])
-    return types if isinstance(types, list) else [types]
-
-
 def _are_of_type(schema: Schema, name: str) -> bool:
     """Whether every value of an enum, or the const, is of the schema's type."""
     values = schema[name] if name == "enum" else [schema[name]]
-    types = _types(schema)
+    types = types_of(schema)
     found = {JSON_TYPES[type(value)] for value in values}
     return found <= ({*types} | ({"integer"} if "number" in types else set()))
 
@@ -330,7 +323,7 @@ def wrong_in(schema: Schema) -> str | None:
     looked at.
     """
     for found, _ in schemas_in(schema):
-        if {*map(str, _types(found))} - OF_TYPE.keys():
+        if {*map(str, types_of(found))} - OF_TYPE.keys():
             return "type"
         for kind, names in SHAPES.items():
             for name in names.split():

@@ -46,6 +46,7 @@ from mini_vllm.structured.schema import (
     calls_schema,
     xgrammar_would_ignore,
 )
+from mini_vllm.structured.subschemas import check_ends
 
 PROMPT = "A KV block is"
 
@@ -528,6 +529,17 @@ MANY_OPTIONAL = {
                 },
                 {"type": "array", "items": {"$ref": "#/properties/a"}, "minItems": 1},
                 {"allOf": [{"$ref": "#/properties/a"}, {}]},
+                {"anyOf": [{"$ref": "#/properties/a"}, False]},
+                {
+                    "type": "object",
+                    "additionalProperties": {"$ref": "#/properties/a"},
+                    "required": ["z"],
+                },
+                {
+                    "type": "object",
+                    "patternProperties": {"^z": {"$ref": "#/properties/a"}},
+                    "required": ["z"],
+                },
             )
         ),
         (
@@ -541,6 +553,7 @@ MANY_OPTIONAL = {
             },
             "the patterns ['^k1$'] allow declared properties alone",
         ),
+        ({"grammar": "start: <|im_end|>"}, "guidance: the library breaks at it"),
         ({"grammar": "root ::= root"}, "it allows no text"),
         ({"grammar": "start: start"}, "its grammar allows no text"),
         pytest.param(
@@ -562,6 +575,34 @@ def test_what_no_library_takes_exactly_is_refused_by_name(
     error = auto.generate([PROMPT], [SamplingParams(structured=structured)])[0].outputs[0].error
     assert isinstance(error, GrammarError)
     assert text in str(error)
+
+
+ITSELF = {"$ref": "#"}
+LONG_CHAIN = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(900)} | {"900": {}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "additionalProperties": ITSELF},
+        {"properties": {"a": ITSELF}, "required": ["a"]},  # it may be no object
+        {"type": ["object", "null"], "properties": {"a": ITSELF}, "required": ["a"]},
+        {
+            "type": "object",
+            "properties": {"a": {"anyOf": [ITSELF, {"type": "null"}]}},
+            "required": ["a"],
+        },
+        {"type": "array", "items": ITSELF},
+        {"type": "array", "prefixItems": [{}], "items": ITSELF, "minItems": 1},
+        {"type": "object", "patternProperties": {"^z": ITSELF, r"\p{L}": {}}, "required": ["y"]},
+        {"oneOf": [ITSELF, {"type": "null"}]},
+        {"$ref": "#z", "$defs": {"z": {"$anchor": "z", "type": "null"}}},
+        {"$defs": LONG_CHAIN, "$ref": "#/$defs/0"},
+        {"$defs": dict(reversed(LONG_CHAIN.items())), "$ref": "#/$defs/0"},
+    ],
+)
+def test_a_schema_that_refers_to_itself_may_end(schema: Any) -> None:
+    check_ends(schema)
 
 
 @pytest.mark.parametrize(

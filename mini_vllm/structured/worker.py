@@ -28,7 +28,9 @@ from mini_vllm.structured.sandbox.child_process import (
 )
 from mini_vllm.structured.schema import fit_backends
 
-PLACE = re.compile(r"^\[[\d:]+\] \S+:\d+: (?:Warning: )?")  # in xgrammar
+PLACE = re.compile(
+    r"^\[[\d:]+\] \S+:\d+: (?:Warning: |Check failed: \(false\) is false: )?"
+)  # in xgrammar
 
 
 class Warnings:
@@ -79,6 +81,9 @@ class Answers:
 
 def short(text: str) -> str:
     """What a message says, without where in the library it comes from."""
+    if "<backtrace>" in text:
+        return "the library breaks at it"
+    text = text.partition(" Enable 'coerce")[0]  # an option that a client has not
     lines = [PLACE.sub("", line.strip()) for line in text.splitlines() if line.strip(" ^|")]
     return " ".join(dict.fromkeys(lines))[:300] or "it cannot be compiled"
 

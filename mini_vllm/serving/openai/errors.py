@@ -53,7 +53,7 @@ def to_api_error(error: Exception, param: str | None = None) -> ApiError:
     )
     return ApiError(
         status,
-        str(error).removeprefix("ToolUse: "),
+        re.sub(r"^[A-Z]\w+: ", "", str(error)),  # without the name of a class
         param if status == 400 else None,
         code,
         headers,

@@ -271,7 +271,7 @@ class SharedRequest(GenerateRequest):
                 param = "response_format.json_schema"
                 raise ApiError(
                     400,
-                    f"{param} goes with the type json_schema, and only with it: got {asked.type!r}",
+                    f"{param} and the type json_schema need each other, the type is {asked.type!r}",
                     param,
                 )
             schema = asked.json_schema
@@ -360,7 +360,9 @@ class ChatMessage(Strict):
                 f"assistant, not to {self.role}"
             )
         if (self.tool_call_id is not None) != (self.role == "tool"):
-            raise ValueError(f"tool_call_id belongs to the role tool, and the role is {self.role}")
+            raise ValueError(
+                f"tool_call_id and the role 'tool' need each other, and the role is {self.role!r}"
+            )
         return self
 
     def for_template(self) -> dict[str, Any]:
@@ -519,11 +521,12 @@ def refusal_of(error: ValidationError) -> ApiError:
     )
     param = _path(first["loc"])[:100]
     if first["type"] == "extra_forbidden":
-        message = f"{shown(param)} is no field that this server knows"
+        message = f"{shown(param or first['loc'][-1])} is no field that this server knows"
     elif first["type"] == "missing":
         message = f"{param} is missing"
     else:
         said = first["msg"].removeprefix("Value error, ").partition(" or instance of ")[0]
+        said = said.replace("dictionary", "object")
         message = f"{param or 'the body'}: {said}, got {shown(first['input'])}"
     return ApiError(400, message, param or None)
 
