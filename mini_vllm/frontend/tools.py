@@ -127,7 +127,7 @@ def check_function(path: str, given: Any) -> None:
     check_fields(path, given, type=str | None, function=Mapping)
 
 
-WORDS = {str: "a text", bool: "true or false", Mapping: "an object"}
+WORDS: dict[Any, str] = {str: "a text", bool: "true or false", Mapping: "an object"}
 
 
 def check_fields(path: str, given: Any, **kinds: type | UnionType) -> None:

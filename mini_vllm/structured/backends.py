@@ -224,7 +224,10 @@ class Guidance:
         patterns = [name for name in patterns if patterns[name] is not False]
         if patterns and schema.get("additionalProperties") is False:
             declared = dict.fromkeys(schema.get("properties", ()), False)
-            names = {"properties": declared, "patternProperties": dict.fromkeys(patterns, True)}
+            names: Any = {
+                "properties": declared,
+                "patternProperties": dict.fromkeys(patterns, True),
+            }
             names = {"type": "object", "additionalProperties": False, **names}
             beginning = self._tokens_of(b'{"')
             begun = self._build(read(json.dumps(names)))

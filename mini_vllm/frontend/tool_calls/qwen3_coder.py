@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from mini_vllm.frontend.tool_calls.hermes import SPACE, HermesParser, JsonObject, hold, sendable
-from mini_vllm.structured.schema import JSON_TYPES
+from mini_vllm.structured.subschemas import JSON_TYPES
 
 FUNCTION, END_FUNCTION = "<function=", "</function>"
 PARAMETER = re.compile(r"(?s)<parameter=([^<>]*)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=))")
