@@ -59,7 +59,7 @@ def check_ends(whole: Schema) -> None:
     more are.
     """
     left = [schema for schema, _ in schemas_in(whole)]
-    endless, num_before = {id(False), *map(id, left)}, 0
+    endless, num_before = {*map(id, left)}, 0
     while len(left) != num_before:
         num_before = len(left)
         for schema in left:
@@ -77,8 +77,8 @@ def _needed(schema: Schema, whole: Schema) -> Iterator[list[Any]]:
     of an allOf need together is not seen.
     """
     for name in ("anyOf", "oneOf"):
-        if schema.get(name):
-            yield schema[name]
+        if some := [each for each in schema.get(name, ()) if each is not False]:
+            yield some
     every = [*schema.get("allOf", ()), _target(whole, schema.get("$ref", ""))]
     if types_of(schema) == ["object"]:
         for name in schema.get("required", ()):

@@ -596,6 +596,12 @@ LONG_CHAIN = {str(i): {"$ref": f"#/$defs/{i + 1}"} for i in range(900)} | {"900"
         {"type": "array", "prefixItems": [{}], "items": ITSELF, "minItems": 1},
         {"type": "object", "patternProperties": {"^z": ITSELF, r"\p{L}": {}}, "required": ["y"]},
         {"oneOf": [ITSELF, {"type": "null"}]},
+        {
+            "anyOf": [
+                {"type": "object", "required": ["x"], "additionalProperties": False},  # never
+                {"type": "null"},
+            ]
+        },
         {"$ref": "#z", "$defs": {"z": {"$anchor": "z", "type": "null"}}},
         {"$defs": LONG_CHAIN, "$ref": "#/$defs/0"},
         {"$defs": dict(reversed(LONG_CHAIN.items())), "$ref": "#/$defs/0"},
